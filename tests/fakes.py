@@ -474,7 +474,7 @@ class FakeExecutor:
                 self.jobs.append(job)
                 yield self.answer(job)
 
-    def again(self, job: Job) -> None:
+    def enqueue(self, job: Job) -> None:
         self._waiting.append(job)
 
     def cancel_waiting(self) -> int:

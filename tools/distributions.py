@@ -1,6 +1,6 @@
 """Check what is in an sdist and a wheel: ``python tools/distributions.py FOLDER``.
 
-Needs the standard library alone.
+Needs only the standard library.
 """
 
 import sys
@@ -36,17 +36,17 @@ def main(folder: Path) -> int:
         inside = archive.namelist()
     with tarfile.open(sdist) as archive:
         sources = [name.partition("/")[2] for name in archive.getnames()]
-    found = [*problems(wheel.name, inside, IN_WHEEL), *problems(sdist.name, sources, IN_SDIST)]
+    errors = [*problems(wheel.name, inside, IN_WHEEL), *problems(sdist.name, sources, IN_SDIST)]
     print(
-        *found or [f"{wheel.name}: {len(inside)} files; {sdist.name}: {len(sources)} files"],
+        *errors or [f"{wheel.name}: {len(inside)} files; {sdist.name}: {len(sources)} files"],
         sep="\n",
     )
-    return 1 if found else 0
+    return 1 if errors else 0
 
 
-def problems(name: str, inside: Collection[str], wanted: Collection[str]) -> Iterator[str]:
+def problems(name: str, inside: Collection[str], required: Collection[str]) -> Iterator[str]:
     """Yield a line for each file that is missing, and for each that must not be there."""
-    yield from (f"{name}: {path} is missing" for path in wanted if path not in inside)
+    yield from (f"{name}: {path} is missing" for path in required if path not in inside)
     yield from (f"{name}: holds {path}" for path in inside if path.endswith(REFUSED))
 
 

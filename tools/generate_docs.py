@@ -90,11 +90,11 @@ def reference(page: str = "language") -> str:
 
 def _lines(source: str) -> Iterator[str]:
     for line in source.splitlines():
-        found = _DIRECTIVE.fullmatch(line)
-        if found is None:
+        match = _DIRECTIVE.fullmatch(line)
+        if match is None:
             yield line
         else:
-            yield from _DIRECTIVES[found[1]](*found[2].split())
+            yield from _DIRECTIVES[match[1]](*match[2].split())
 
 
 def _table(path: str) -> Iterator[str]:
@@ -144,7 +144,7 @@ def _type(node: Any) -> str:
 
 
 _MOST_WORDS = 6
-"""The most words that a cell lists where a template may stand in their place."""
+"""The most words that a cell lists where a template may replace them."""
 
 
 def _kinds(file: str, member: str) -> Iterator[str]:
@@ -247,10 +247,10 @@ def command_line() -> str:
 
 
 def _commands() -> dict[str, argparse.ArgumentParser]:
-    (found,) = [
+    (subparsers,) = [
         action for action in parser()._actions if isinstance(action, argparse._SubParsersAction)
     ]
-    return dict(found.choices)
+    return dict(subparsers.choices)
 
 
 def _command(name: str, command: argparse.ArgumentParser) -> Iterator[str]:
@@ -328,15 +328,15 @@ def seed_tests(cases: Iterable[Case]) -> str:
     for row in covered:
         test = seeds[row.test.name]
         short = row.test.name.partition("::")[2]
-        word = max((one.kind for one in test.assertions), key=upstream.KINDS.index)
+        word = max((assertion.kind for assertion in test.assertions), key=upstream.KINDS.index)
         rows += f"| {row.test.row} | `{short}` | {len(row.cases)} | {word} |\n"
         places = "; ".join(
-            f"`{spec}` ({', '.join(f'{name} {count}' for name, count in own.items())})"
-            for spec, own in _cases_of(row.covering).items()
+            f"`{spec}` ({', '.join(f'{name} {count}' for name, count in covering_cases.items())})"
+            for spec, covering_cases in _cases_of(row.covering).items()
         )
         instances = ", ".join(
-            f"`{values}` {len(own)}" if values else str(len(own))
-            for values, own in zip(row.test.instances, row.cases.values(), strict=True)
+            f"`{values}` {len(covering_cases)}" if values else str(len(covering_cases))
+            for values, covering_cases in zip(row.test.instances, row.cases.values(), strict=True)
         )
         parts[row.test.file] += [
             f"### {row.test.row}. `{short}`\n",
@@ -344,16 +344,16 @@ def seed_tests(cases: Iterable[Case]) -> str:
             f"Cases of each spec: {places}. Cases of each instance: {instances}.\n",
             _compared({"assertion": test.assertions, "condition": test.conditions}),
         ]
-    every = [one for test in seeds.values() for one in test.assertions]
-    others = [one for test in seeds.values() for one in test.conditions]
-    others += [one for entries in of_files.values() for one in entries]
+    every = [assertion for test in seeds.values() for assertion in test.assertions]
+    conditions = [assertion for test in seeds.values() for assertion in test.conditions]
+    conditions += [assertion for entries in of_files.values() for assertion in entries]
     head = SEED_TESTS.format(
         tests=len(covered),
         instances=sum(len(row.cases) for row in covered),
         kinds=" | ".join(upstream.KINDS),
         rules="---|" * len(upstream.KINDS),
         assertions=_counts(every),
-        conditions=_counts(others),
+        conditions=_counts(conditions),
     )
     sections = (
         f"\n## {file}\n\nConditions of all of its tests:\n\n"
@@ -375,16 +375,16 @@ def _cases_of(cases: Iterable[Case]) -> dict[str, Counter[str]]:
 
 def _compared(entries: Mapping[str, Sequence[upstream.Comparison]]) -> str:
     rows = [
-        (what, one.kind, _cell(one.seed), _cell(one.ours), ", ".join(one.on))
-        for what, of_kind in entries.items()
-        for one in of_kind
+        (name, entry.kind, _cell(entry.seed), _cell(entry.ours), ", ".join(entry.on))
+        for name, of_kind in entries.items()
+        for entry in of_kind
     ]
     return "".join(f"{line}\n" for line in table(("what", "word", "seed", "ours", "on"), rows))
 
 
 def _counts(entries: Iterable[upstream.Comparison]) -> str:
-    found = Counter(one.kind for one in entries)
-    return " | ".join(str(found[kind]) for kind in upstream.KINDS)
+    counts = Counter(entry.kind for entry in entries)
+    return " | ".join(str(counts[kind]) for kind in upstream.KINDS)
 
 
 # -- shipped specs on a page of prose --------------------------------------------------------------
@@ -466,8 +466,8 @@ def _row(spec: str, cases: Sequence[Case]) -> Sequence[object]:
             }
         )
     )
-    asked = " (on request)" if cases[0].on_request else ""
-    return f"`{Path(spec).stem}`{asked}", _cell(cases[0].summary), backends, len(cases), judges
+    on_request = " (on request)" if cases[0].on_request else ""
+    return f"`{Path(spec).stem}`{on_request}", _cell(cases[0].summary), backends, len(cases), judges
 
 
 def _spec_text(spec: str) -> str:
@@ -482,12 +482,12 @@ def _title(area: str) -> str:
 
 def _introduction(area: str) -> str:
     paragraphs = (ROOT / "specs" / area / "README.md").read_text("utf-8").split("\n\n")
-    found = next(
+    text = next(
         paragraph.strip()
         for paragraph in paragraphs
         if paragraph.strip() and not paragraph.startswith(("#", "|", "-", "`", "<"))
     )
-    return found.replace("](../../docs/", "](../")
+    return text.replace("](../../docs/", "](../")
 
 
 def _first_sentence(text: str) -> str:

@@ -27,7 +27,7 @@ def list_text(versions: Mapping[str, str], entries: Entries) -> str:
     said of them.
 
     A row begins with the kind, the minors (``2.11-`` since 2.11, ``2.11-2.12`` until 2.12) and what
-    is said. Names that do not fit into one line stand in a line for each first letter, so that a
+    is said. Names that do not fit into one line are on a line for each first letter, so that a
     further name changes few lines.
     """
     minors = sorted(versions, key=release)

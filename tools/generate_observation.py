@@ -38,22 +38,24 @@ def observation(path: Path, texts: Any) -> str:
     ``texts`` yields the fields of a class with the texts below them.
     """
     schema = json.loads(path.read_text("utf-8"))
-    made: dict[str, Any] = {}
-    _define(StepFacts, made, texts)
-    kept = {name: form for name, form in schema["$defs"].items() if name in ("leaf", "calibrated")}
-    schema["$defs"] = {"step": made.pop("step_facts"), **made, **kept}
+    definitions: dict[str, Any] = {}
+    _define(StepFacts, definitions, texts)
+    unchanged = {
+        name: form for name, form in schema["$defs"].items() if name in ("leaf", "calibrated")
+    }
+    schema["$defs"] = {"step": definitions.pop("step_facts"), **definitions, **unchanged}
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
-def _define(made_of: type[Any], made: dict[str, Any], texts: Any) -> str:
+def _define(cls: type[Any], definitions: dict[str, Any], texts: Any) -> str:
     """Add the definition of a class, and those that it refers to; return its name."""
-    name = re.sub(r"(?<!^)(?=[A-Z])", "_", made_of.__name__).lower()
-    if name in made:
+    name = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+    if name in definitions:
         return name
-    made[name] = {}
-    hints, below = typing.get_type_hints(made_of, include_extras=True), dict(texts(made_of))
-    required, properties = _ALWAYS.get(made_of.__name__, "").split(), {}
-    for field in dataclasses.fields(made_of):
+    definitions[name] = {}
+    hints, below = typing.get_type_hints(cls, include_extras=True), dict(texts(cls))
+    required, properties = _ALWAYS.get(cls.__name__, "").split(), {}
+    for field in dataclasses.fields(cls):
         if COMPUTED in field.metadata:
             continue
         key = field.metadata.get(KEY, field.name)
@@ -62,13 +64,13 @@ def _define(made_of: type[Any], made: dict[str, Any], texts: Any) -> str:
         described = (
             {"description": below[field.name].replace("``", "`")} if field.name in below else {}
         )
-        form = _form(hints[field.name], made, texts)
+        form = _form(hints[field.name], definitions, texts)
         if key in required and type(None) in typing.get_args(hints[field.name]):
             form = {"oneOf": [{"type": "null"}, form]}  # others are left out where they are None
         properties[key] = {**described, **form}
-    made[name] = {
+    definitions[name] = {
         "title": name,
-        "description": " ".join((made_of.__doc__ or "").replace("``", "`").split()),
+        "description": " ".join((cls.__doc__ or "").replace("``", "`").split()),
         "type": "object",
         "properties": properties,
         "required": required,
@@ -77,20 +79,20 @@ def _define(made_of: type[Any], made: dict[str, Any], texts: Any) -> str:
     return name
 
 
-def _form(hint: Any, made: dict[str, Any], texts: Any) -> dict[str, Any]:
+def _form(hint: Any, definitions: dict[str, Any], texts: Any) -> dict[str, Any]:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
-        form = _form(arguments[0], made, texts)
+        form = _form(arguments[0], definitions, texts)
         for keywords in hint.__metadata__:
             form = dict(keywords) if "$ref" in keywords else {**form, **keywords}
         return form
     if origin in (types.UnionType, typing.Union) and type(None) in arguments:
         inner = next(argument for argument in arguments if argument is not type(None))
-        return _form(inner, made, texts)
+        return _form(inner, definitions, texts)
     if origin is tuple:
-        return {"type": "array", "items": _form(arguments[0], made, texts)}
+        return {"type": "array", "items": _form(arguments[0], definitions, texts)}
     if origin is Mapping:
-        return {"type": "object", "additionalProperties": _form(arguments[1], made, texts)}
+        return {"type": "object", "additionalProperties": _form(arguments[1], definitions, texts)}
     if dataclasses.is_dataclass(hint):
-        return {"$ref": f"#/$defs/{_define(typing.cast('type[Any]', hint), made, texts)}"}
+        return {"$ref": f"#/$defs/{_define(typing.cast('type[Any]', hint), definitions, texts)}"}
     return dict(_SIMPLE.get(hint, {}))

@@ -48,14 +48,14 @@ def core_kinds() -> dict[str, str]:
         name: "data"
         if name in NO_COMPUTATION
         else "pointwise"
-        if torch.Tag.pointwise in own
+        if torch.Tag.pointwise in tags_of_name
         else "other"
-        for name, own in tags.items()
+        for name, tags_of_name in tags.items()
     }
     return {name: kind for name, kind in kinds.items() if torch.Tag.core in tags[name]}
 
 
-def _core_of(entry: Any, kinds: Mapping[str, str], named: Collection[str]) -> str:
+def _core_of(entry: Any, kinds: Mapping[str, str], entry_names: Collection[str]) -> str:
     """Return the core operator that an entry calls: that of its name, or the only operator that its
     first samples compute with.
 
@@ -80,7 +80,11 @@ def _core_of(entry: Any, kinds: Mapping[str, str], named: Collection[str]) -> st
             with dispatched:
                 operator.function(*sample.args, **sample.kwargs)
     computing = dispatched.names.difference(NO_COMPUTATION)
-    return computing.pop() if len(computing) == 1 and computing <= kinds.keys() - set(named) else ""
+    return (
+        computing.pop()
+        if len(computing) == 1 and computing <= kinds.keys() - set(entry_names)
+        else ""
+    )
 
 
 def said_of(operator: Operator) -> str:
@@ -88,18 +92,18 @@ def said_of(operator: Operator) -> str:
     or lacks (``-``); calls and kind.
     """
     cpu, cuda = operator.dtypes["cpu"], operator.dtypes["cuda"]
-    others = [("+" if dtype in cuda else "-") + dtype for dtype in sorted(cpu ^ cuda)]
+    cuda_differences = [("+" if dtype in cuda else "-") + dtype for dtype in sorted(cpu ^ cuda)]
     words = [
         *operator.calls[1:],
         *(["promotes"] if operator.promotes else []),
         *([f"core-{operator.core}"] if operator.core else []),
     ]
-    return "; ".join(map(" ".join, (sorted(cpu), others, words)))
+    return "; ".join(map(" ".join, (sorted(cpu), cuda_differences, words)))
 
 
 def operators() -> list[Operator]:
     """Return the operators of the installed torch."""
-    kinds, named = core_kinds(), {entry.aten_name for entry in database()}
+    kinds, entry_names = core_kinds(), {entry.aten_name for entry in database()}
     return [
         Operator(
             op=entry.name,
@@ -116,7 +120,7 @@ def operators() -> list[Operator]:
             ),
             promotes=function_of(entry, "inplace") is not None
             and bool(entry.promotes_int_to_float),
-            core=kinds.get(_core_of(entry, kinds, named), ""),
+            core=kinds.get(_core_of(entry, kinds, entry_names), ""),
         )
         for entry in database()
     ]

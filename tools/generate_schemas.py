@@ -4,7 +4,7 @@
 - A class is a definition: its docstring is the description, the YAML in double backquotes below it
   are the examples, ``form`` has further
   keywords. Its fields are the keys. One whose ``form`` has ``type`` or ``$ref`` and that has no key
-  with a form is no map.
+  with a form is not a map.
 - A field is a key: its annotation has the form, the text below it the description, and what follows
   "For example" there the examples. One
   without a default is required.
@@ -47,13 +47,16 @@ _KEYS = {"as_": "as", "as_eager": "as"}
 def schemas() -> dict[str, Json]:
     """Return each schema by its name: the file, with the definitions of the classes made anew."""
     steps = {kind: STEPS[kind] for kind in STEPS if kind not in (SAMPLES, TRITON)}
-    others = {"cause": WantedCause, "remote_counts": RemoteCounts, "reason": Reason}
-    made = {
-        "expectations": _made_anew("expectations", "expectation", EXPECTATIONS, others),
-        "steps": _made_anew("steps", "step", steps),
-        "inputs": _made_anew("inputs", "input", {}),
+    nested = {"cause": WantedCause, "remote_counts": RemoteCounts, "reason": Reason}
+    schemas_by_name = {
+        "expectations": _regenerated("expectations", "expectation", EXPECTATIONS, nested),
+        "steps": _regenerated("steps", "step", steps),
+        "inputs": _regenerated("inputs", "input", {}),
     }
-    step, definitions = made["steps"]["$defs"]["step"], made["inputs"]["$defs"]
+    step, definitions = (
+        schemas_by_name["steps"]["$defs"]["step"],
+        schemas_by_name["inputs"]["$defs"],
+    )
     step["properties"]["when"] |= common("when") | {
         "description": step["properties"]["when"]["description"]
     }
@@ -65,27 +68,27 @@ def schemas() -> dict[str, Json]:
         "additionalProperties": False,
         **Input.form,
     }
-    return made
+    return schemas_by_name
 
 
-def _made_anew(
-    name: str, entry: str, kinds: Mapping[str, type], others: Mapping[str, type] = {}
+def _regenerated(
+    name: str, entry: str, kinds: Mapping[str, type], nested: Mapping[str, type] = {}
 ) -> Json:
     """Return a schema with a definition of each kind and of other classes, and with the kinds as
     the first properties of the definition ``entry``.
     """
     schema = json.loads((SCHEMAS / f"{name}.schema.json").read_text("utf-8"))
-    kept = {key: schema["$defs"][key] for key in (entry, "list")}
+    unchanged = {key: schema["$defs"][key] for key in (entry, "list")}
     if kinds:
         references = {key: {"$ref": f"#/$defs/{key}"} for key in kinds}
         further = {
             key: form
-            for key, form in kept[entry]["properties"].items()
+            for key, form in unchanged[entry]["properties"].items()
             if form != {"$ref": f"#/$defs/{key}"}
         }
-        kept[entry]["properties"] = references | further
-    defined = {key: _definition(key, made_of) for key, made_of in {**kinds, **others}.items()}
-    schema["$defs"] = defined | kept
+        unchanged[entry]["properties"] = references | further
+    defined = {key: _definition(key, cls) for key, cls in {**kinds, **nested}.items()}
+    schema["$defs"] = defined | unchanged
     return schema
 
 
@@ -100,11 +103,11 @@ def written() -> dict[str, str]:
     }
 
 
-def _definition(name: str, made_of: Any) -> dict[str, Any]:
-    properties, required = _properties(made_of)
-    described = {"title": name, **_described(made_of, name)}
-    if "$ref" in made_of.form or ("type" in made_of.form and not properties):
-        return {**described, **made_of.form}
+def _definition(name: str, cls: Any) -> dict[str, Any]:
+    properties, required = _properties(cls)
+    described = {"title": name, **_described(cls, name)}
+    if "$ref" in cls.form or ("type" in cls.form and not properties):
+        return {**described, **cls.form}
     needed = {"required": required} if required else {}
     return {
         **described,
@@ -112,13 +115,13 @@ def _definition(name: str, made_of: Any) -> dict[str, Any]:
         "properties": properties,
         "additionalProperties": False,
         **needed,
-        **made_of.form,
+        **cls.form,
     }
 
 
-def _described(made_of: Any, name: str) -> dict[str, Any]:
-    """Return the description and the examples of a class; those of a kind stand below its name."""
-    paragraphs = inspect.cleandoc(made_of.__doc__).split("\n\n")
+def _described(cls: Any, name: str) -> dict[str, Any]:
+    """Return the description and the examples of a class; those of a kind are below its name."""
+    paragraphs = inspect.cleandoc(cls.__doc__).split("\n\n")
     prose = [
         " ".join(paragraph.split()) for paragraph in paragraphs if not paragraph.startswith("``")
     ]
@@ -128,17 +131,17 @@ def _described(made_of: Any, name: str) -> dict[str, Any]:
         if paragraph.startswith("``")
         for example in _on_one_line(paragraph).strip("`").split("`` ``")
     ]
-    description = " ".join([*prose, *filter(None, [getattr(made_of, "remark", "")])])
+    description = " ".join([*prose, *filter(None, [getattr(cls, "remark", "")])])
     return {
         "description": description,
         "examples": [example[name] if name else example for example in examples],
     }
 
 
-def _properties(made_of: Any) -> tuple[dict[str, Any], list[str]]:
+def _properties(cls: Any) -> tuple[dict[str, Any], list[str]]:
     """Return the form of each key, and the keys that are required."""
-    hints, texts = typing.get_type_hints(made_of, include_extras=True), dict(_texts(made_of))
-    fields = dataclasses.fields(made_of) if dataclasses.is_dataclass(made_of) else []
+    hints, texts = typing.get_type_hints(cls, include_extras=True), dict(_texts(cls))
+    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else []
     required = [
         field.name
         for field in fields
@@ -163,7 +166,7 @@ def _properties(made_of: Any) -> tuple[dict[str, Any], list[str]]:
 
 
 def _form(hint: Any) -> Mapping[str, Any] | None:
-    """Return the form of a key by the annotation of its field; None for a field that is no key."""
+    """Return the form of a key from the annotation of its field; None if the field is not a key."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         forms = map(_form, typing.get_args(hint))
         return next((form for form in forms if form is not None), None)
@@ -177,9 +180,9 @@ def _form(hint: Any) -> Mapping[str, Any] | None:
     return None
 
 
-def _texts(made_of: Any) -> Iterator[tuple[str, str]]:
+def _texts(cls: Any) -> Iterator[tuple[str, str]]:
     """Yield each field with the text below it, those of base classes first."""
-    for base in reversed(made_of.__mro__[:-1]):
+    for base in reversed(cls.__mro__[:-1]):
         if not base.__module__.startswith("torch_conformance."):
             continue
         (node,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body

@@ -35,7 +35,7 @@ LINES = "executed-lines.json"
 """The file in a case's folder: module -> lines that the case executed."""
 RUNS_CASES = "torch_conformance.worker.case.run_case"
 
-Around = Callable[[Any], Any]
+Wrap = Callable[[Any], Any]
 """Takes what was in a place, returns what is there from now on."""
 
 _descriptor: int | None = None
@@ -70,15 +70,15 @@ def install() -> None:
 
 def planting(run: Callable[..., None]) -> Callable[..., None]:
     """Return what plants the change of a case and runs it."""
-    wanted = json.loads(Path(os.environ[VARIABLE]).read_bytes())
-    for change in wanted["changes"].values():
+    request = json.loads(Path(os.environ[VARIABLE]).read_bytes())
+    for change in request["changes"].values():
         # once for all workers of a zygote: each changes a copy of its own
         if isinstance(change, list) and (module := change[0]) not in _parsed:
             _parsed[module] = ast.parse(Path(_file_of(module)).read_bytes())
 
     def planted(plan_file: str, *rest: Any) -> None:
         plan = json.loads(Path(plan_file).read_bytes())
-        folder, change = Path(plan["folder"]), wanted["changes"].get(plan["id"])
+        folder, change = Path(plan["folder"]), request["changes"].get(plan["id"])
         if isinstance(change, str):
             from tools.faults.catalogue import FAULTS
 
@@ -86,12 +86,12 @@ def planting(run: Callable[..., None]) -> Callable[..., None]:
             begin(folder)
         elif change is not None and plant_mutant(*change):
             begin(folder)
-        with noting(wanted["lines"]) as seen:
+        with noting(request["lines"]) as executed:
             try:
                 run(plan_file, *rest)
             finally:
-                if wanted["lines"]:
-                    lines = {module: sorted(found.copy()) for module, found in seen.items()}
+                if request["lines"]:
+                    lines = {module: sorted(numbers.copy()) for module, numbers in executed.items()}
                     (folder / LINES).write_text(json.dumps(lines), "ascii")
 
     return planted
@@ -125,28 +125,28 @@ def find(path: str) -> Any:
     """Return the object at ``module:attribute.attribute``."""
     module, _, names = path.partition(":")
     try:
-        found: Any = importlib.import_module(module)
+        value: Any = importlib.import_module(module)
         for name in names.split(".") if names else []:
-            found = getattr(found, name)
+            value = getattr(value, name)
     except (ImportError, AttributeError) as error:
         raise Unplantable(f"{path}: {error}") from error
-    return found
+    return value
 
 
-def replace(path: str, around: Around) -> None:
+def replace(path: str, wrap: Wrap) -> None:
     """Replace a function, or a method, which stays static or a class's; also where it was imported
     by name.
     """
     owner, name, kind, function = _place(path)
-    _put(owner, name, kind, function, around(function))
+    _put(owner, name, kind, function, wrap(function))
 
 
-def replace_item(path: str, key: Any, around: Around) -> None:
+def replace_item(path: str, key: Any, wrap: Wrap) -> None:
     """Replace the value of a key in a table of functions."""
     table = find(path)
     if key not in table:
         raise Unplantable(f"{path}: no {key}")
-    table[key] = around(table[key])
+    table[key] = wrap(table[key])
 
 
 def edit(path: str, *texts: str) -> None:
@@ -154,8 +154,8 @@ def edit(path: str, *texts: str) -> None:
 
     The new ones may call ``bite``. Decorators are applied anew. A function can be edited once.
     """
-    owner, name, kind, held = _place(path)
-    function = inspect.unwrap(held)
+    owner, name, kind, original = _place(path)
+    function = inspect.unwrap(original)
     try:
         source = textwrap.dedent(inspect.getsource(function))
     except (OSError, TypeError) as error:
@@ -164,9 +164,9 @@ def edit(path: str, *texts: str) -> None:
         if source.count(old) != 1:
             raise Unplantable(f"{path}: {source.count(old)} times, and not once: {old}")
         source = source.replace(old, new)
-    made = _compiled(function, source)
-    is_method = isinstance(made, staticmethod | classmethod)
-    _put(owner, name, kind, held, made.__func__ if is_method else made)
+    compiled = _compiled(function, source)
+    is_method = isinstance(compiled, staticmethod | classmethod)
+    _put(owner, name, kind, original, compiled.__func__ if is_method else compiled)
 
 
 def edits(path: str, *texts: str) -> Callable[[], None]:
@@ -240,15 +240,15 @@ def plant_mutant(
     """
     from tools.mutants.operators import mutated, only
 
-    found = importlib.import_module(module)
-    file = str(found.__file__)
+    loaded = importlib.import_module(module)
+    file = str(loaded.__file__)
     tree = _parsed.pop(module, None) or ast.parse(Path(file).read_bytes())
     change = mutated(tree, number, None if kind is None else (kind, line))
     code = compile(only(change, function), file, "exec", dont_inherit=True)
-    made = {(one.co_qualname, one.co_firstlineno): one for one in _codes(code)}
+    compiled = {(item.co_qualname, item.co_firstlineno): item for item in _codes(code)}
     changed = 0
-    for live in _functions(found, file, function):
-        other = made.get((live.__code__.co_qualname, live.__code__.co_firstlineno))
+    for live in _functions(loaded, file, function):
+        other = compiled.get((live.__code__.co_qualname, live.__code__.co_firstlineno))
         if other is not None and other.co_freevars == live.__code__.co_freevars:
             live.__code__ = other
             changed += 1
@@ -270,7 +270,7 @@ def _functions(module: ModuleType, file: str, function: str) -> list[FunctionTyp
     worker shares with the zygote.
     """
     gc.unfreeze()  # the zygote froze its heap, and get_referrers leaves out what is frozen
-    found = [
+    functions = [
         live
         for live in gc.get_referrers(vars(module))
         if type(live) is FunctionType
@@ -278,14 +278,14 @@ def _functions(module: ModuleType, file: str, function: str) -> list[FunctionTyp
         and f"{live.__code__.co_qualname}.".startswith(f"{function}.")
     ]
     gc.freeze()
-    return found
+    return functions
 
 
 @contextlib.contextmanager
 def noting(modules: Sequence[str]) -> Iterator[Mapping[str, set[int]]]:
     """Note the lines of these modules that this process executes: they fill the sets."""
-    seen: dict[str, set[int]] = {module: set() for module in modules}
-    files = {_file_of(module): seen[module] for module in modules}
+    executed: dict[str, set[int]] = {module: set() for module in modules}
+    files = {_file_of(module): executed[module] for module in modules}
     unseen: dict[CodeType, set[int]] = {}
 
     def inside(frame: FrameType, event: str, _: Any) -> Any:
@@ -308,7 +308,7 @@ def noting(modules: Sequence[str]) -> Iterator[Mapping[str, set[int]]]:
         threading.settrace(entered)
         sys.settrace(entered)
     try:
-        yield seen
+        yield executed
     finally:
         if modules:
             sys.settrace(None)

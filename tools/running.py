@@ -73,8 +73,8 @@ class Ended:
     @property
     def lines(self) -> Mapping[str, frozenset[int]]:
         """The lines that the case executed, by module."""
-        found = json.loads((self.folder / LINES).read_bytes())
-        return {module: frozenset(lines) for module, lines in found.items()}
+        numbers = json.loads((self.folder / LINES).read_bytes())
+        return {module: frozenset(lines) for module, lines in numbers.items()}
 
 
 def cases_of(devices: Sequence[str] = ("cpu",), extra: Sequence[Path] = ()) -> dict[str, Path]:
@@ -98,12 +98,12 @@ def matching(pattern: str, ids: Iterable[str]) -> list[str]:
 
 def named(trials: Iterable[Trial]) -> dict[str, Trial]:
     """Return the trials by the ids of their cases in the run, ``NUMBER/CASE``."""
-    seen: Counter[str] = Counter()
-    found = {}
+    runs: Counter[str] = Counter()
+    names = {}
     for trial in dict.fromkeys(trials):
-        found[f"{seen[trial.case_id]}/{trial.case_id}"] = trial
-        seen[trial.case_id] += 1
-    return found
+        names[f"{runs[trial.case_id]}/{trial.case_id}"] = trial
+        runs[trial.case_id] += 1
+    return names
 
 
 def run_trials(
@@ -142,7 +142,7 @@ def run_trials(
         variables["PATH"] = os.pathsep.join([str(compiler), variables["PATH"]])
     selection = [word for name in assigned for word in ("--select", name)]
     options = ["--waivers", shipped_waivers(folder), "--timeout", seconds, "--jobs", jobs]
-    done = program(
+    process = program(
         *("run", folder / "specs", *selection, *options, "--out", folder / "out"),
         env=variables,
         timeout=2 * seconds * len(assigned),
@@ -151,8 +151,8 @@ def run_trials(
     results = read_run(journal).results if journal.exists() else ()
     if {result.case_id for result in results} != set(assigned):
         raise RuntimeError(
-            f"the run ended with {done.returncode}, and not with one result for each "
-            f"case:\n{done.stdout}{done.stderr}"
+            f"the run ended with {process.returncode}, and not with one result for each "
+            f"case:\n{process.stdout}{process.stderr}"
         )
     ended = []
     for result in results:

@@ -30,8 +30,8 @@ def shortened(text: str, run_from: Path) -> str:
     """
     places = {
         **{
-            str(Path(found)): ".../site-packages"
-            for found in (*_package_folders(), sysconfig.get_path("purelib"))
+            str(Path(path)): ".../site-packages"
+            for path in (*_package_folders(), sysconfig.get_path("purelib"))
         },
         sysconfig.get_path("stdlib"): ".../python",
         sys.prefix: ".../venv",

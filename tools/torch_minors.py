@@ -59,8 +59,8 @@ def lines(runs: Sequence[Run]) -> Iterator[str]:
     )
     by_id = [{result.case_id: result for result in run.results} for run in runs]
     rows: dict[tuple[tuple[str, ...], str], list[str]] = {}
-    for case_id in sorted({case_id for known in by_id for case_id in known}):
-        results = [known.get(case_id) for known in by_id]
+    for case_id in sorted({case_id for by_case in by_id for case_id in by_case}):
+        results = [by_case.get(case_id) for by_case in by_id]
         outcomes = tuple(result.outcome.label if result is not None else "" for result in results)
         if len(set(outcomes)) > 1:
             rows.setdefault((outcomes, cause_of(results)), []).append(case_id)

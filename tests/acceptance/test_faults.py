@@ -114,7 +114,8 @@ def test_a_flood_of_output_fills_neither_disk_nor_memory(tmp_path):
         assert text.endswith("\nthe last line\n")
         with open_untrusted(out / result.folder / name) as stream:
             assert (
-                stream.readline() == b"[more than 64 MiB were printed: what stood here is lost]\n"
+                stream.readline()
+                == b"[more than 64 MiB were printed: the output before this line is lost]\n"
             )
 
 

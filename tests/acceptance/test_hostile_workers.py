@@ -67,7 +67,7 @@ OUTCOMES = {
     "inherited-descriptors": (Outcome.PASS, ""),
     "passing-case": (Outcome.PASS, ""),
     "empty-line-flood": (Outcome.ERROR, "the worker sent a message that is not JSON"),
-    "list-message": (Outcome.ERROR, "the worker sent a message that is no map"),
+    "list-message": (Outcome.ERROR, "the worker sent a message that is not a map"),
     "huge-exception-message": (
         Outcome.FAIL,
         "raised: expected no exception, observed builtins.ValueError in phase 'api': xxx",
@@ -82,7 +82,7 @@ OUTCOMES = {
     ),
     "endless-daemon-chain": (Outcome.PASS, ""),
     "segfault": (Outcome.CRASH, "killed by SIGSEGV while in phase 'api'"),
-    "case-folder-replaced": (Outcome.ERROR, "the worker left no room for its observation"),
+    "case-folder-replaced": (Outcome.ERROR, "the worker prevented the writing of its observation"),
     "too-many-steps": (
         Outcome.ERROR,
         "the worker's observation makes no sense: it has too many steps",
@@ -90,7 +90,7 @@ OUTCOMES = {
     "process-stopped": (Outcome.TIMEOUT, "outlived its deadline while in phase 'api'"),
     "forged-observation": (
         Outcome.ERROR,
-        "an observation came without the word that its worker was given",
+        "an observation lacks the token of its worker",
     ),
     "other-case-observation": (
         Outcome.ERROR,

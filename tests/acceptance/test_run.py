@@ -244,10 +244,10 @@ def test_a_required_name_that_no_case_uses_fails_the_run(tmp_path):
     [
         (["--backend", "cpx"], "did you mean 'cpu'?"),
         (["--require", "tritn"], "did you mean 'triton'?"),
-        (["--shard", "3/2"], "is no shard"),
+        (["--shard", "3/2"], "is not a shard"),
         (["--jobs", "none"], "--jobs none"),
-        (["--timeout", "0"], "'0' is no number above 0"),
-        (["--min-executed", "-1"], "'-1' is no whole number from 0 on"),
+        (["--timeout", "0"], "'0' is not a number above 0"),
+        (["--min-executed", "-1"], "'-1' is not a whole number from 0 on"),
         (["--resume", "nowhere"], "no run 'nowhere'"),
         (["--no-such-option"], "unrecognized arguments"),
         (["no/such/path.yaml"], "no such file"),

@@ -185,7 +185,7 @@ NONE = "no case is selected: none of the 2 cases that were read matches {} ('lis
             2,
             "",
             SPECS
-            + "torch-conformance: '3/2' is no shard: write I/N with I from 1 to N, for example "
+            + "torch-conformance: '3/2' is not a shard: write I/N with I from 1 to N, for example "
             "2/4\n",
         ),
         (

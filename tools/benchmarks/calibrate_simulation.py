@@ -51,7 +51,7 @@ class Case:
     dynamic: bool | None = None
     backward: bool = False
 
-    def made(self) -> tuple[Any, list[Any]]:
+    def build(self) -> tuple[Any, list[Any]]:
         """Return the function and its arguments, on the device."""
         import torch
 
@@ -130,25 +130,25 @@ def dump(options: argparse.Namespace) -> int:
     import torch
     import triton
 
-    found: dict[str, Any] = {
+    record: dict[str, Any] = {
         "mode": options.mode,
         "torch": torch.__version__,
         "triton": triton.__version__,
         "scratch": scratch,
     }
     properties = torch.cuda.get_device_properties(0)
-    found["properties"] = {name: getattr(properties, name, None) for name in _PROPERTIES}
+    record["properties"] = {name: getattr(properties, name, None) for name in _PROPERTIES}
     run = _simulated_case if options.mode == "simulated" else _real_case
-    found["cases"] = {}
+    record["cases"] = {}
     for name, case in CASES.items():
         if not options.case or name in options.case:
             try:
-                found["cases"][name] = run(case)
+                record["cases"][name] = run(case)
             except Exception:  # whatever a case raises is written, and the next one follows
-                found["cases"][name] = {"raised": traceback.format_exc()[-3000:]}
-            said = found["cases"][name].get("raised", "ok")[-200:]
-            print(f"{time.monotonic() - began:6.1f} s  {name}  {said}", flush=True)
-    Path(options.out).write_text(json.dumps(found, indent=1, default=str))
+                record["cases"][name] = {"raised": traceback.format_exc()[-3000:]}
+            outcome = record["cases"][name].get("raised", "ok")[-200:]
+            print(f"{time.monotonic() - began:6.1f} s  {name}  {outcome}", flush=True)
+    Path(options.out).write_text(json.dumps(record, indent=1, default=str))
     sys.stdout.flush()
     os._exit(0)  # threads of a simulated device end a normal exit
 
@@ -159,14 +159,14 @@ def _options(case: Case, *, simulated: bool) -> contextlib.ExitStack:
 
     from torch_conformance.tools.offline.simulated_options import FIXED
 
-    wanted: dict[str, Any] = {"use_static_cuda_launcher": False, **case.config}
+    options: dict[str, Any] = {"use_static_cuda_launcher": False, **case.config}
     stack = contextlib.ExitStack()
     if simulated:
         stack.enter_context(functorch_config.patch(dict(FIXED["functorch_config"])))
-        wanted = {**FIXED["config"], **wanted}
+        options = {**FIXED["config"], **options}
     else:
-        wanted = {"force_disable_caches": True, **wanted}
-    stack.enter_context(config.patch(wanted))
+        options = {"force_disable_caches": True, **options}
+    stack.enter_context(config.patch(options))
     return stack
 
 
@@ -184,9 +184,9 @@ def _simulated_case(case: Case) -> dict[str, Any]:
             FakeTensorMode(allow_non_fake_inputs=True),
             contextlib.nullcontext() if case.backward else torch.no_grad(),
         ):
-            function, given = case.made()
+            function, inputs = case.build()
             with contextlib.suppress(codegen.Lowered):
-                torch.compile(function, dynamic=case.dynamic)(*given)
+                torch.compile(function, dynamic=case.dynamic)(*inputs)
         wrappers = [graph.wrapper for graph in codegen.take().graphs]
         return {"wrappers": wrappers, "choices": list(choices), "kernels": _kernels(wrappers)}
 
@@ -202,8 +202,8 @@ def _real_case(case: Case) -> dict[str, Any]:
     loads = _recorded_loads()
     with _options(case, simulated=False):
         with contextlib.nullcontext() if case.backward else torch.no_grad():
-            function, given = case.made()
-            result = torch.compile(function, dynamic=case.dynamic)(*given)
+            function, inputs = case.build()
+            result = torch.compile(function, dynamic=case.dynamic)(*inputs)
             if case.backward:
                 result.sum().backward()
         torch.cuda.synchronize()
@@ -231,8 +231,8 @@ def _recorded_choices() -> list[list[str]]:
         def recording(selector: Any, name: Any, choices: Any, *args: Any, **kwargs: Any) -> Any:
             _choices.append(
                 [
-                    f"{name} {type(one).__name__} {getattr(one, 'description', '')}"
-                    for one in choices
+                    f"{name} {type(choice).__name__} {getattr(choice, 'description', '')}"
+                    for choice in choices
                 ]
             )
             return original(selector, name, choices, *args, **kwargs)
@@ -247,24 +247,24 @@ def _kernels(wrappers: list[str]) -> list[dict[str, Any]]:
     """Return what Triton makes of each configuration of each kernel."""
     from torch_conformance.tools.offline.worker import simulated_codegen as codegen
 
-    found = []
+    kernels = []
     for index, wrapper in enumerate(wrappers):
         for source in codegen.sources(wrapper):
             kernel = codegen.load(source)
-            for config, made in zip(
+            for config, compiled in zip(
                 list(kernel.configs), codegen.compiled_configs(kernel), strict=True
             ):
-                metadata = made.metadata
-                found.append(
+                metadata = compiled.metadata
+                kernels.append(
                     {
                         "graph": index,
                         "name": source.name,
                         "config": _config(config),
                         "shared": metadata.shared,
-                        "ptx": made.asm.get("ptx", ""),
+                        "ptx": compiled.asm.get("ptx", ""),
                     }
                 )
-    return found
+    return kernels
 
 
 def _config(config: Any) -> str:
@@ -330,7 +330,9 @@ def parts_of(case: Mapping[str, Any]) -> dict[str, list[str]]:
         "wrappers": [plain(wrapper) for wrapper in case["wrappers"]],
         "candidates": [choice for selection in case["choices"] for choice in selection],
         "kernels": list(dict.fromkeys(kernel["name"] for kernel in kernels)),
-        "configurations": [f"{one['name']} {one['config']} {one['shared']}" for one in kernels],
+        "configurations": [
+            f"{entry['name']} {entry['config']} {entry['shared']}" for entry in kernels
+        ],
         "PTX": [plain(kernel["ptx"]) for kernel in kernels],
     }
 
@@ -341,12 +343,12 @@ def compared(
     """Return a row for each case of two dumps, and what differs, at most ``most`` lines each."""
     details: list[str] = []
 
-    def word(what: str, one: Sequence[str], other: Sequence[str]) -> str:
-        lines = [text.splitlines() for text in ("\n".join(one), "\n".join(other))]
-        found = difflib.unified_diff(*lines, f"real {what}", "simulated", lineterm="", n=0)
-        changed = [line[:300] for line in found][:most]
+    def word(what: str, real: Sequence[str], other: Sequence[str]) -> str:
+        lines = [text.splitlines() for text in ("\n".join(real), "\n".join(other))]
+        differences = difflib.unified_diff(*lines, f"real {what}", "simulated", lineterm="", n=0)
+        changed = [line[:300] for line in differences][:most]
         details.extend(changed)
-        return f"{len(one)} differ" if changed else f"{len(one)} equal" if one else "none"
+        return f"{len(real)} differ" if changed else f"{len(real)} equal" if real else "none"
 
     properties = [[*map(str, side["properties"].items())] for side in (real, simulated)]
     rows = [["properties", word("properties", *properties)]]
@@ -357,12 +359,12 @@ def compared(
             rows.append([name, "differ: raised"])
             continue
         pairs = zip(parts_of(case).items(), parts_of(other).values(), strict=True)
-        known = [(kernel["name"], kernel["config"]) for kernel in other["kernels"]]
+        kernels = [(kernel["name"], kernel["config"]) for kernel in other["kernels"]]
         added = [
             f"{kernel} {config}"
             for kernel, configs in case.get("launched", {}).items()
             for config in configs
-            if (kernel, config) not in known
+            if (kernel, config) not in kernels
         ]
         row = [word(f"{name}, {part}", mine, theirs) for (part, mine), theirs in pairs]
         rows.append([name, *row, word(f"{name}, added when loaded", added, [])])
@@ -386,15 +388,15 @@ def main() -> int:
     """Run a mode."""
     parser = argparse.ArgumentParser(description="Compare code for a simulated GPU with real code.")
     modes = parser.add_subparsers(dest="command", required=True)
-    made = modes.add_parser("dump")
-    made.add_argument("--mode", choices=("real", "simulated"), required=True)
-    made.add_argument("--target", default="cuda:sm_90")
-    made.add_argument("--out", required=True)
-    made.add_argument("--case", action="append", default=[])
-    shown = modes.add_parser("compare")
-    shown.add_argument("real")
-    shown.add_argument("simulated")
-    shown.add_argument("--most", type=int, default=40)
+    dump_options = modes.add_parser("dump")
+    dump_options.add_argument("--mode", choices=("real", "simulated"), required=True)
+    dump_options.add_argument("--target", default="cuda:sm_90")
+    dump_options.add_argument("--out", required=True)
+    dump_options.add_argument("--case", action="append", default=[])
+    compare_options = modes.add_parser("compare")
+    compare_options.add_argument("real")
+    compare_options.add_argument("simulated")
+    compare_options.add_argument("--most", type=int, default=40)
     options = parser.parse_args()
     return dump(options) if options.command == "dump" else compare(options)
 

@@ -33,7 +33,7 @@ def as_table(seconds: Mapping[str, float], comment: Iterable[str] = ()) -> str:
 
 def main(files: list[str]) -> int:
     """Print the table of the journals, and of what earlier tables have besides."""
-    found: dict[str, float] = {}
+    slowest: dict[str, float] = {}
     tables = [file for file in map(Path, files) if file.name == TABLE]
     for journal in map(Path, files):
         if journal in tables:
@@ -43,8 +43,8 @@ def main(files: list[str]) -> int:
             print(f"{journal}: no duration of a case can be read", file=sys.stderr)
             return 2
         for case_id, value in seconds.items():
-            found[case_id] = max(value, found.get(case_id, 0.0))
-    print(as_table({**seconds_of_tables(tables), **found}, COMMENT), end="")
+            slowest[case_id] = max(value, slowest.get(case_id, 0.0))
+    print(as_table({**seconds_of_tables(tables), **slowest}, COMMENT), end="")
     return 0
 
 

@@ -200,14 +200,14 @@ def bare_torch(cores: frozenset[int]) -> Bare:
     with subprocess.Popen(waits, env=variables, stdin=pipe, stdout=pipe) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        own = kilobytes(process.pid, "status", b"RssAnon:")
+        anonymous_kb = kilobytes(process.pid, "status", b"RssAnon:")
     seconds = []
     for _ in range(3):
         begin = time.perf_counter()
         starts = [sys.executable, "-c", "import torch._inductor.compile_fx"]
         subprocess.run(starts, env=variables, check=True)
         seconds.append(time.perf_counter() - begin)
-    return Bare(own, min(seconds), len(cores))
+    return Bare(anonymous_kb, min(seconds), len(cores))
 
 
 # -- figures: None where a contestant did not run --------------------------------------------------
@@ -271,19 +271,19 @@ def most(turns: Turns, size: str, less: int = 0) -> float | None:
 
 def figures(turns: Turns, bare: Bare, device: str) -> dict[str, tuple[float | None, float]]:
     """Return each figure of a device, with the most that it may be."""
-    own = {
+    memory = {
         "template above a bare import, MB": (most(turns, "template_own", bare.own), 190),
         "the runner's own process, MB": (most(turns, "first_peak"), 80),
     }
     if device == "cuda":
-        return {"wall of a case over one process, s": (over_one_process(turns), 0.5), **own}
+        return {"wall of a case over one process, s": (over_one_process(turns), 0.5), **memory}
     return {
         "runner / pytest in one process, wall": (ratio(RUNNER, ONE_PROCESS, turns), 0.6),
         "runner / a new process a test, wall": (ratio(RUNNER, NEW_PROCESS, turns), 0.15),
         "runner / its floor, wall": (over_floor(turns, bare), 1.1),
         "one spec / a script, wall": (ratio(ONE_SPEC, ONE_SCRIPT, turns), 1.1),
         "overhead of a case, s": (overhead(turns), 0.15),
-        **own,
+        **memory,
     }
 
 
@@ -294,15 +294,20 @@ def row(name: str, turns: Turns) -> list[str]:
     """Return the row of a contestant: medians over the rounds, and wall seconds in times of
     pytest's one process.
     """
-    taken = turns[name]
-    peak = median([turn.cost.peak for turn in taken])
+    turns_of_name = turns[name]
+    peak = median([turn.cost.peak for turn in turns_of_name])
     figures = [
-        (median([turn.cost.wall for turn in taken]), 1),
+        (median([turn.cost.wall for turn in turns_of_name]), 1),
         (ratio(name, ONE_PROCESS, turns), 2),
-        (median([turn.cost.cpu for turn in taken]), 1),
+        (median([turn.cost.cpu for turn in turns_of_name]), 1),
         (peak and peak / MEGABYTE, 0),
-        (median([turn.before_first for turn in taken if turn.before_first is not None]), 1),
-        (median([statistics.median(turn.seconds.values()) for turn in taken if turn.seconds]), 2),
+        (median([turn.before_first for turn in turns_of_name if turn.before_first is not None]), 1),
+        (
+            median(
+                [statistics.median(turn.seconds.values()) for turn in turns_of_name if turn.seconds]
+            ),
+            2,
+        ),
     ]
     return [name, *("-" if value is None else f"{value:.{digits}f}" for value, digits in figures)]
 
@@ -336,14 +341,14 @@ def main() -> int:
             turns[name].append(take_turn(name, everyone[name], arguments))
             wall = turns[name][-1].cost.wall
             print(f"round {number + 1}: {name}: {wall:.1f} s", file=sys.stderr, flush=True)
-    known = machine(arguments.cores)
-    print(", ".join(f"{name} {value}" for name, value in known.items()))
+    facts = machine(arguments.cores)
+    print(", ".join(f"{name} {value}" for name, value in facts.items()))
     print(f"{arguments.device}, median of {arguments.rounds}\n")
     columns = ("contestant", "wall s", "ratio", "CPU s", "peak MB", "first s", "a case s")
     print("\n".join(table(columns, [row(name, turns) for name in playing])), end="\n\n")
-    found = figures(turns, bare, arguments.device)
-    print("\n".join(table(("bound", "figure", "at most", ""), map(_judged, found.items()))))
-    return int(any(figure is not None and figure > limit for figure, limit in found.values()))
+    values = figures(turns, bare, arguments.device)
+    print("\n".join(table(("bound", "figure", "at most", ""), map(_judged, values.items()))))
+    return int(any(figure is not None and figure > limit for figure, limit in values.values()))
 
 
 def _judged(item: tuple[str, tuple[float | None, float]]) -> list[object]:

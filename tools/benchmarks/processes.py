@@ -39,7 +39,8 @@ class Cost:
     first_peak: int = 0
     """The most that the command's own process had resident, by the system's count."""
     template_own: int = 0
-    """The most that a template had resident of memory that is no file's; 0 when there was none."""
+    """The most that a template had resident of memory that is not of a file; 0 when there was none.
+    """
 
 
 def adopt_orphans() -> None:
@@ -58,22 +59,22 @@ def measure(
     log: Path,
 ) -> Cost:
     """Run commands one after the other on ``cores`` and return what they cost together; one that
-    fails is no measurement.
+    fails is not a measurement.
     """
     cost, before = Cost(), resource.getrusage(resource.RUSAGE_CHILDREN)
     with _sampling(cost, interval), log.open("wb") as stream:
         begin = time.perf_counter()
         for command in commands:
-            done = subprocess.Popen(
+            process = subprocess.Popen(
                 command,
                 env=environment,
                 stdout=stream,
                 stderr=stream,
                 preexec_fn=lambda: os.sched_setaffinity(0, cores),
             ).wait(timeout=3600)
-            if done != 0:
+            if process != 0:
                 words = log.read_text("utf-8", "replace")[-3000:]
-                raise SystemExit(f"{' '.join(command)}\nended with {done}:\n{words}")
+                raise SystemExit(f"{' '.join(command)}\nended with {process}:\n{words}")
         cost.wall = time.perf_counter() - begin
         _end_leftovers()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -83,7 +84,7 @@ def measure(
 
 @contextlib.contextmanager
 def _sampling(cost: Cost, interval: float) -> Iterator[None]:
-    """Look at all processes below this one again and again, from a thread."""
+    """Sample all descendant processes every ``interval`` seconds, from a thread."""
     over = threading.Event()
 
     def sample() -> None:
@@ -129,12 +130,12 @@ def _end_leftovers() -> None:
 
 def _parents() -> dict[int, int]:
     """Return the parent of every process."""
-    found = {}
+    parents = {}
     for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))):
         # the command's name is in parentheses and may hold anything
         if words := _read(pid, "stat").rpartition(b")")[2].split():
-            found[pid] = int(words[1])
-    return found
+            parents[pid] = int(words[1])
+    return parents
 
 
 def _below(root: int, parents: Mapping[int, int]) -> Iterator[int]:

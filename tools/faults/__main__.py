@@ -32,12 +32,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for case_id in matching(glob, cases)
     ]
     with tempfile.TemporaryDirectory(prefix="faults-") as temporary:
-        found = run_trials(trials, cases, Path(temporary), jobs=options.jobs)
-    seen = [
-        show(fault, [one for one in found if one.trial.change == fault.name]) for fault in faults
+        results = run_trials(trials, cases, Path(temporary), jobs=options.jobs)
+    detected = [
+        show(fault, [result for result in results if result.trial.change == fault.name])
+        for fault in faults
     ]
-    print(f"\n{sum(seen)} of {len(faults)} faults were seen, in {len(found)} trials")
-    return 0 if all(seen) else 1
+    print(f"\n{sum(detected)} of {len(faults)} faults were seen, in {len(results)} trials")
+    return 0 if all(detected) else 1
 
 
 def _globs(fault: Fault, options: argparse.Namespace) -> Sequence[str]:
@@ -46,22 +47,22 @@ def _globs(fault: Fault, options: argparse.Namespace) -> Sequence[str]:
     return options.case or [*fault.seen_by, *filter(None, [fault.spares])]
 
 
-def show(fault: Fault, found: Sequence[Ended]) -> bool:
+def show(fault: Fault, results: Sequence[Ended]) -> bool:
     """Print the row of a fault; return whether a case saw it."""
-    red = [ended for ended in found if ended.is_red]
-    green = [ended for ended in found if ended.is_green]
+    red = [ended for ended in results if ended.is_red]
+    green = [ended for ended in results if ended.is_green]
     print(f"\n{fault.name}: {fault.breaks}")
-    for ended in found:
+    for ended in results:
         if ended.is_green:
             continue
         executed = f"{ended.bites} executions"
-        said = ended.result.reason
+        reason = ended.result.reason
         if not ended.is_red:
             executed = "not planted" if ended.bites is None else f"no detection, {executed}"
-            said = (ended.result.stderr.strip().splitlines() or [said])[-1]
-        print(f"  {ended.kind:<16} {ended.trial.case_id} ({executed})\n{'':<21}{said[:200]}")
+            reason = (ended.result.stderr.strip().splitlines() or [reason])[-1]
+        print(f"  {ended.kind:<16} {ended.trial.case_id} ({executed})\n{'':<21}{reason[:200]}")
     if not red:
-        planted = [ended.bites for ended in found if ended.bites is not None]
+        planted = [ended.bites for ended in results if ended.bites is not None]
         print(
             f"  planted in {len(planted)} cases, executed {sum(planted)} times, seen by none"
             if planted

@@ -115,14 +115,14 @@ WITHOUT_SPEC: Mapping[Why, Mapping[int, str]] = {
 
 def issues() -> dict[str, tuple[int, str]]:
     """Return the issue and the claim of each spec, by the name of the spec."""
-    found: dict[str, tuple[int, str]] = {}
+    issues: dict[str, tuple[int, str]] = {}
     for path in sorted(SPECS.glob("[!_]*.yaml")):
         match = _ISSUE.fullmatch(yaml.safe_load(path.read_text("utf-8"))["summary"])
         assert match is not None, (
             f"{path.name}: the summary does not end with (pytorch/pytorch#NUMBER)"
         )
-        found[path.stem] = int(match[2]), match[1]
-    return found
+        issues[path.stem] = int(match[2]), match[1]
+    return issues
 
 
 def seen() -> dict[str, Fault]:

@@ -20,17 +20,17 @@ from tools.judges.table import Entry, entries, mistakes, totals
 from tools.reports import table
 
 
-def rows(found: Sequence[Entry], judges: Sequence[str]) -> Iterator[list[object]]:
+def rows(entries: Sequence[Entry], judges: Sequence[str]) -> Iterator[list[object]]:
     """Yield for each answer in how many cells each judge is mistaken."""
     grouped: dict[tuple[bool, str], list[Entry]] = defaultdict(list)
-    for entry in found:
+    for entry in entries:
         if entry.is_right or entry.is_wrong:
             grouped[entry.is_wrong, entry.answer].append(entry)
     for (is_wrong, answer), alike in sorted(grouped.items(), key=lambda item: item[0]):
         counts = [len(mistakes(alike, judge)) for judge in judges]
         kind = "wrong: accepted" if is_wrong else "right: refused"
-        shown = sum(entry.is_shown for entry in alike) if is_wrong else ""
-        yield [f"{kind}, {answer}", len(alike), *counts, shown]
+        explained = sum(entry.is_shown for entry in alike) if is_wrong else ""
+        yield [f"{kind}, {answer}", len(alike), *counts, explained]
 
 
 def main() -> int:
@@ -52,13 +52,13 @@ def main() -> int:
         seed=options.seed,
     )
     judges = {"calibrated": JUDGES["calibrated"]} if options.only_ours else JUDGES
-    found = list(entries(chosen, judges))
+    judged = list(entries(chosen, judges))
     name = torch.cuda.get_device_name() if options.device == "cuda" else "CPU"
-    known = {"torch": torch.__version__, "device": name, "seed": options.seed}
-    print(", ".join(f"{key} {value}" for key, value in known.items()), end="\n\n")
+    facts = {"torch": torch.__version__, "device": name, "seed": options.seed}
+    print(", ".join(f"{key} {value}" for key, value in facts.items()), end="\n\n")
     columns = ("answer", "cells", *judges, "calibrated, shown by right ones")
-    print("\n".join(table(columns, rows(found, [*judges]))), end="\n\n")
-    counted = totals(found, judges)
+    print("\n".join(table(columns, rows(judged, [*judges]))), end="\n\n")
+    counted = totals(judged, judges)
     print(
         "\n".join(
             table(
@@ -67,13 +67,13 @@ def main() -> int:
             )
         )
     )
-    ours = mistakes(found, "calibrated")
+    ours = mistakes(judged, "calibrated")
     print("\nMistakes of the calibrated judge:")
     for entry in ours:
-        shown = ": right answers show as much" if entry.is_shown else ""
+        explanation = ": right answers show as much" if entry.is_shown else ""
         print(
             f"- {'refuses' if entry.is_right else 'accepts'} {entry.family}, {entry.dtype}, "
-            f"scale {entry.scale:g}: {entry.answer}{shown}"
+            f"scale {entry.scale:g}: {entry.answer}{explanation}"
         )
     return int(any(entry.is_right for entry in ours))
 

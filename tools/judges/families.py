@@ -43,7 +43,7 @@ class Family:
     right: Mapping[str, Function]
     """Each takes the inputs in the dtype and returns an answer in the dtype."""
     wrong: Mapping[str, Function] = field(default_factory=dict)
-    """Defects of this family alone, computed from the inputs."""
+    """Defects of this family only, computed from the inputs."""
     scaled: tuple[int, ...] = (0,)
     """The inputs that the scale multiplies."""
 
@@ -183,11 +183,11 @@ def softmax_online(x: Tensor, *, tile: int) -> Tensor:
     most = x_wide.new_full((*x.shape[:-1], 1), -math.inf)
     total = torch.zeros_like(most)
     for part in x_wide.split(tile, -1):
-        now = torch.maximum(most, part.amax(-1, keepdim=True))
-        total = total * torch.exp2((most - now) * base) + torch.exp2((part - now) * base).sum(
-            -1, keepdim=True
-        )
-        most = now
+        maximum = torch.maximum(most, part.amax(-1, keepdim=True))
+        total = total * torch.exp2((most - maximum) * base) + torch.exp2(
+            (part - maximum) * base
+        ).sum(-1, keepdim=True)
+        most = maximum
     return (torch.exp2((x_wide - most) * base) / total).to(x.dtype)
 
 
@@ -237,9 +237,9 @@ def layer_norm_unbiased(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 def bias_twice(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Layer norm that adds the bias once more in one row."""
-    found = layer_norm(wide(x), wide(weight), wide(bias))
-    found[len(found) // 2] += wide(bias)
-    return found.to(x.dtype)
+    result = layer_norm(wide(x), wide(weight), wide(bias))
+    result[len(result) // 2] += wide(bias)
+    return result.to(x.dtype)
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -265,11 +265,11 @@ def attention_in_tiles(q: Tensor, k: Tensor, v: Tensor, *, tile: int = 16) -> Te
     most = scores.new_full((*scores.shape[:-1], 1), -math.inf)
     total, out = torch.zeros_like(most), wide(v).new_zeros(q.shape)
     for part, values in zip(scores.split(tile, -1), v.split(tile, -2), strict=True):
-        now = torch.maximum(most, part.amax(-1, keepdim=True))
-        powers = (part - now).exp()
-        total = total * (most - now).exp() + powers.sum(-1, keepdim=True)
-        out = out * (most - now).exp() + wide(powers.to(q.dtype)) @ wide(values)
-        most = now
+        maximum = torch.maximum(most, part.amax(-1, keepdim=True))
+        powers = (part - maximum).exp()
+        total = total * (most - maximum).exp() + powers.sum(-1, keepdim=True)
+        out = out * (most - maximum).exp() + wide(powers.to(q.dtype)) @ wide(values)
+        most = maximum
     return (out / total).to(q.dtype)
 
 
@@ -299,8 +299,8 @@ def conv(x: Tensor, w: Tensor) -> Tensor:
 def conv_by(matmul: Function, x: Tensor, w: Tensor) -> Tensor:
     """Convolution as a product of matrices."""
     columns = F.unfold(wide(x), w.shape[-2:], padding=1).to(x.dtype)
-    found = matmul(w.flatten(1).expand(len(x), -1, -1), columns)
-    return found.unflatten(-1, x.shape[-2:])
+    result = matmul(w.flatten(1).expand(len(x), -1, -1), columns)
+    return result.unflatten(-1, x.shape[-2:])
 
 
 def conv_channels(x: Tensor, w: Tensor) -> Tensor:
@@ -322,18 +322,18 @@ def scan_in_blocks(x: Tensor, *, block: int) -> Tensor:
 def scan_narrow(x: Tensor) -> Tensor:
     """Cumulative sum with an accumulator of a dtype that is too narrow."""
     total = torch.zeros_like(x[..., 0], dtype=low(x.dtype))
-    found = []
+    totals = []
     for part in x.unbind(-1):
         total = (wide(total) + wide(part)).to(low(x.dtype))
-        found.append(total)
-    return torch.stack(found, -1).to(x.dtype)
+        totals.append(total)
+    return torch.stack(totals, -1).to(x.dtype)
 
 
 def scan_lost(x: Tensor) -> Tensor:
     """Cumulative sum that lacks the last element."""
-    found = x.cumsum(-1)
-    found[..., -1] = found[..., -2]
-    return found
+    result = x.cumsum(-1)
+    result[..., -1] = result[..., -2]
+    return result
 
 
 # -- pointwise -------------------------------------------------------------------------------------
@@ -391,8 +391,8 @@ def rounded_at_random(reference: Tensor, kind: torch.dtype, generator: torch.Gen
     other = torch.nextafter(
         near, torch.where(near.double() < reference, math.inf, -math.inf).to(kind)
     )
-    apart = (other.double() - near.double()).abs()
-    share = ((reference - near.double()).abs() / apart).nan_to_num(0.0, 0.0, 0.0)
+    gap = (other.double() - near.double()).abs()
+    share = ((reference - near.double()).abs() / gap).nan_to_num(0.0, 0.0, 0.0)
     drawn = torch.rand(reference.shape, generator=generator, dtype=torch.float64).to(
         reference.device
     )
@@ -648,58 +648,58 @@ FAMILIES: Mapping[str, Family] = {
 
 def _at(answer: Tensor, share: float, change: Callable[[Tensor], Tensor]) -> Tensor:
     """Change the element of an answer that has this rank among the magnitudes."""
-    found = answer.clone().contiguous()
+    result = answer.clone().contiguous()
     size = (
-        found.double().abs().reshape(-1).nan_to_num(-1.0, -1.0, -1.0)
+        result.double().abs().reshape(-1).nan_to_num(-1.0, -1.0, -1.0)
     )  # elements that are not finite have another defect
-    place = size.argsort()[min(int(share * found.numel()), found.numel() - 1)]
-    flat = found.view(-1)
+    place = size.argsort()[min(int(share * result.numel()), result.numel() - 1)]
+    flat = result.view(-1)
     flat[place] = change(flat[place])
-    return found
+    return result
 
 
 def _tile(answer: Tensor) -> Tensor:
     """Set a tile of at most 32 by 32 elements to 0, in the middle."""
-    found = answer.clone()
-    if found.ndim == 0:
-        return torch.zeros_like(found)
-    part = found
-    for dimension in range(found.ndim):
-        length = found.shape[dimension]
-        size = min(32, max(length // 4, 1)) if dimension >= found.ndim - 2 else 1
+    result = answer.clone()
+    if result.ndim == 0:
+        return torch.zeros_like(result)
+    part = result
+    for dimension in range(result.ndim):
+        length = result.shape[dimension]
+        size = min(32, max(length // 4, 1)) if dimension >= result.ndim - 2 else 1
         part = part.narrow(dimension, length // 2 - size // 2, size)
     part.zero_()
-    return found
+    return result
 
 
 def _tile_transposed(answer: Tensor) -> Tensor:
     """Transpose a square tile of at most 32 by 32 elements, at the start of the last two
     dimensions.
     """
-    found = answer.clone()
-    if found.ndim < 2:
-        return -found
-    size = min(32, *found.shape[-2:])
-    found[..., :size, :size] = answer[..., :size, :size].transpose(-1, -2)
-    return found
+    result = answer.clone()
+    if result.ndim < 2:
+        return -result
+    size = min(32, *result.shape[-2:])
+    result[..., :size, :size] = answer[..., :size, :size].transpose(-1, -2)
+    return result
 
 
 def _last_block_twice(answer: Tensor) -> Tensor:
     """Write the block before the last one, of at most 16 rows, also in place of the last one."""
-    found = answer.clone()
+    result = answer.clone()
     size = min(16, len(answer) // 2) if answer.ndim else 0
     if size == 0:
-        return found * 2
-    found[-size:] = answer[-2 * size : -size]
-    return found
+        return result * 2
+    result[-size:] = answer[-2 * size : -size]
+    return result
 
 
 def _last_column(answer: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
-    found = answer.clone()
-    if found.ndim == 0:
-        return change(found)
-    found[..., -1] = change(found[..., -1])
-    return found
+    result = answer.clone()
+    if result.ndim == 0:
+        return change(result)
+    result[..., -1] = change(result[..., -1])
+    return result
 
 
 def _scaled(answer: Tensor, factor: float) -> Tensor:
@@ -731,17 +731,17 @@ def cell(family: Family, dtype: str, scale: float, *, device: str = "cpu", seed:
     generator = torch.Generator().manual_seed(zlib.crc32(f"{family.name} {seed}".encode()))
 
     def drawn() -> list[Tensor]:
-        made = family.make(generator)
+        inputs = family.make(generator)
         return [
             (part * scale if index in family.scaled else part).to(kind).to(device)
-            for index, part in enumerate(made)
+            for index, part in enumerate(inputs)
         ]
 
-    inputs, others = drawn(), drawn()
+    inputs, other_inputs = drawn(), drawn()
     eager = family.eager(*inputs)
     wrong = {name: defect(eager) for name, defect in WRONG.items()}
     wrong |= {name: defect(*inputs) for name, defect in family.wrong.items()} | {
-        "another input": family.eager(*others)
+        "another input": family.eager(*other_inputs)
     }
     right = {name: function(*inputs) for name, function in family.right.items()}
     reference = family.eager(*(part.double() for part in inputs))

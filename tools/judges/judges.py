@@ -53,15 +53,17 @@ def samples_of(
         else 0.0
     )
     step = max(torch.finfo(inputs[0].dtype).eps, least)
-    found = []
+    samples = []
     for run in range(runs_of(eager.numel())):
-        given = [part if run == 0 else nudged(part, generator, least) for part in inputs]
-        found.append(
+        perturbed = [part if run == 0 else nudged(part, generator, least) for part in inputs]
+        samples.append(
             Sample(
-                function(*given), function(*(part.double() for part in given)), step if run else 0.0
+                function(*perturbed),
+                function(*(part.double() for part in perturbed)),
+                step if run else 0.0,
             )
         )
-    return found
+    return samples
 
 
 @functools.lru_cache(maxsize=1)
@@ -104,16 +106,16 @@ def within_right_answers(cell: Cell) -> Judge:
     nudged inputs, and the other ways to compute it. No factor and no floor is used.
     """
     samples, scale = calibration_of(cell)
-    own = (
+    ranges = (
         []
         if cell.dtype == "float64"
-        else [_shown(one.answer, _beside(scale, one), wider=True) for one in samples]
+        else [_shown(result.answer, _scale_of_run(scale, result), wider=True) for result in samples]
     )
     most = [
         max(column)
         for column in zip(
-            *own,
-            *(_shown(one, scale, wider=True) for one in [cell.eager, *cell.right.values()]),
+            *ranges,
+            *(_shown(result, scale, wider=True) for result in [cell.eager, *cell.right.values()]),
             strict=True,
         )
     ]
@@ -122,7 +124,7 @@ def within_right_answers(cell: Cell) -> Judge:
     )
 
 
-def _beside(scale: Scale, sample: Sample) -> Scale:
+def _scale_of_run(scale: Scale, sample: Sample) -> Scale:
     """Return the scale for the inputs of another run of eager."""
     reference = wide(sample.reference)
     return replace(
@@ -147,7 +149,7 @@ def _shown(answer: Tensor, scale: Scale, *, wider: bool = False) -> list[float]:
     ]
     quantiles = quantiles_in(errors / scale.units, [min(share, 1.0) for share in shares])
     biases = [
-        abs(one["mean"]) + wider / math.sqrt(one["distinct"]) for one in facts.get("bias", [])
+        abs(entry["mean"]) + wider / math.sqrt(entry["distinct"]) for entry in facts.get("bias", [])
     ]
     return [float(facts["nonfinite"]), ratio, *quantiles, *biases]
 

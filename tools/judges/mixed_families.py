@@ -2,7 +2,7 @@
 float16 on their way, as under autocast.
 
 Right answers round once more or once less than eager at a cast, add in another order, or are fused.
-A function receives float32 or float64 inputs; ``Rounding`` rounds float32 alone, so that the
+A function receives float32 or float64 inputs; ``Rounding`` rounds only float32, so that the
 reference of float64 is not rounded.
 """
 
@@ -32,7 +32,7 @@ class Rounding:
     parts: int = 1
     """In how many parts the sum of a product is split."""
 
-    def given(self, x: Tensor) -> Tensor:
+    def operand(self, x: Tensor) -> Tensor:
         """Return an input of a product, as autocast casts it; float64 as it is."""
         return self._rounded(x) if self.inputs else x
 
@@ -60,7 +60,7 @@ Mixed = Callable[..., Tensor]
 
 def linear(by: Rounding, x: Tensor, w: Tensor, b: Tensor) -> Tensor:
     """A linear layer: eager rounds its inputs and its result."""
-    return by.result(by.step(by.product(x, w)) + by.given(b))
+    return by.result(by.step(by.product(x, w)) + by.operand(b))
 
 
 def chain(by: Rounding, x: Tensor, w: Tensor, b: Tensor) -> Tensor:
@@ -73,9 +73,9 @@ def chain(by: Rounding, x: Tensor, w: Tensor, b: Tensor) -> Tensor:
 
 def weight_gradient(by: Rounding, x: Tensor, w: Tensor, g: Tensor) -> Tensor:
     """The gradient of the first weight of ``silu(x @ w)``, for the gradient ``g`` of the result."""
-    made = by.result(by.product(x, w))
-    share = torch.sigmoid(made)
-    inner = by.result(by.given(g) * by.step(share * (1 + made * (1 - share))))
+    hidden = by.result(by.product(x, w))
+    share = torch.sigmoid(hidden)
+    inner = by.result(by.operand(g) * by.step(share * (1 + hidden * (1 - share))))
     return by.result(by.product(x.mT, inner))
 
 
@@ -88,22 +88,22 @@ def mean_gradient(by: Rounding, x: Tensor, w: Tensor, g: Tensor) -> Tensor:
 
 def bias_gradient(by: Rounding, x: Tensor, w: Tensor, g: Tensor) -> Tensor:
     """The gradient of a bias: the sum in float32 of numbers that were rounded."""
-    made = by.result(by.product(x, w))
-    return by.result(by.given(g) * by.step(torch.sigmoid(made))).sum(0)
+    hidden = by.result(by.product(x, w))
+    return by.result(by.operand(g) * by.step(torch.sigmoid(hidden))).sum(0)
 
 
 def norm(by: Rounding, x: Tensor, w: Tensor, b: Tensor) -> Tensor:
     """A layer norm in float32 of a linear layer in the narrow format."""
-    made = linear(by, x, w, b)
-    return F.layer_norm(made, made.shape[-1:]) * (1 + b) + b
+    hidden = linear(by, x, w, b)
+    return F.layer_norm(hidden, hidden.shape[-1:]) * (1 + b) + b
 
 
 def root_mean_square(by: Rounding, x: Tensor, w: Tensor, b: Tensor) -> Tensor:
     """A norm by the root mean square, whose result is rounded before it is multiplied in
     float32.
     """
-    made = linear(by, x, w, b)
-    return by.result(made * (made.square().mean(-1, keepdim=True) + 1e-6).rsqrt()) * (1 + b)
+    hidden = linear(by, x, w, b)
+    return by.result(hidden * (hidden.square().mean(-1, keepdim=True) + 1e-6).rsqrt()) * (1 + b)
 
 
 def probabilities(by: Rounding, x: Tensor, w: Tensor, b: Tensor) -> Tensor:

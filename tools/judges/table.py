@@ -36,10 +36,10 @@ def entries(
 ) -> Iterator[Entry]:
     """Judge every answer of each cell."""
     for cell in cells:
-        made = {name: judge(cell) for name, judge in judges.items()}
+        acceptances = {name: judge(cell) for name, judge in judges.items()}
         right = {"eager": cell.eager, **cell.right}
         for name, answer in {**right, **cell.wrong}.items():
-            accepted = {judge: accepts(answer) for judge, accepts in made.items()}
+            accepted = {judge: accepts(answer) for judge, accepts in acceptances.items()}
             is_right = name in right
             is_wrong = not is_right and cell.is_wrong(answer)
             is_shown = (
@@ -59,27 +59,27 @@ def entries(
             )
 
 
-def mistakes(found: Iterable[Entry], judge: str) -> list[Entry]:
+def mistakes(entries: Iterable[Entry], judge: str) -> list[Entry]:
     """Return the wrong answers that a judge accepts and the right ones that it refuses."""
     return [
         entry
-        for entry in found
+        for entry in entries
         if (entry.is_wrong and entry.accepted[judge])
         or (entry.is_right and not entry.accepted[judge])
     ]
 
 
-def unexplained(found: Iterable[Entry]) -> list[Entry]:
+def unexplained(entries: Iterable[Entry]) -> list[Entry]:
     """Return the mistakes of our judge without the wrong answers whose error right answers show
     too.
     """
-    return [entry for entry in mistakes(found, "calibrated") if not entry.is_shown]
+    return [entry for entry in mistakes(entries, "calibrated") if not entry.is_shown]
 
 
-def totals(found: Iterable[Entry], judges: Iterable[str]) -> dict[str, Counter[str]]:
+def totals(entries: Iterable[Entry], judges: Iterable[str]) -> dict[str, Counter[str]]:
     """Return for each judge how many answers there are of each kind, and its mistakes."""
     counted: dict[str, Counter[str]] = {name: Counter() for name in judges}
-    for entry in found:
+    for entry in entries:
         for name, counts in counted.items():
             accepted = entry.accepted[name]
             counts["right"] += entry.is_right

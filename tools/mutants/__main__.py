@@ -41,31 +41,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     modules = options.modules or FIVE_SEEDS
     every = [mutant for module in modules for mutant in mutants(module, source_of(module))]
-    found: list[Tried] = []
+    results: list[Tried] = []
     with tempfile.TemporaryDirectory(prefix="mutants-") as temporary:
         folder = Path(temporary)
         cases = chosen_cases(options)
         lines = executed(modules, cases, folder / "lines", options.lines, jobs=options.jobs)
-        known = reached(every, lines)
-        print(f"{len(every)} mutants, {len(known)} in lines that {len(lines)} cases execute")
-        drawn = chosen_mutants([*known], options)
+        cases_of = reached(every, lines)
+        print(f"{len(every)} mutants, {len(cases_of)} in lines that {len(lines)} cases execute")
+        drawn = chosen_mutants([*cases_of], options)
         # each batch has some of each module
         random.Random(options.seed).shuffle(drawn)
         for number, batch in enumerate(batched(drawn, options.batch)):
             cases_of_mutant = {
-                mutant: claiming(mutant, known[mutant], cases, lines, options.cases)
+                mutant: claiming(mutant, cases_of[mutant], cases, lines, options.cases)
                 for mutant in batch
             }
             for tried in in_turns(
                 cases_of_mutant, cases, folder / f"tried-{number}", jobs=options.jobs
             ):
-                found.append(tried)
+                results.append(tried)
                 _show(tried)
             # after each batch, so that a run that is stopped leaves what it found
             if options.json is not None:
-                record = json.dumps(_record(found, known, options), indent=1)
+                record = json.dumps(_record(results, cases_of, options), indent=1)
                 options.json.write_text(f"{record}\n", "utf-8")
-    print("\n" + "\n".join(rates(read([_record(found, known, options)]), survivors())))
+    print("\n" + "\n".join(rates(read([_record(results, cases_of, options)]), survivors())))
     return 0
 
 
@@ -93,22 +93,22 @@ def _show(tried: Tried) -> None:
         print(f"killed: {mutant.name} by {case_id}: {tried.reasons[case_id]}", flush=True)
 
 
-def chosen_mutants(known: Sequence[Mutant], options: argparse.Namespace) -> list[Mutant]:
+def chosen_mutants(mutants: Sequence[Mutant], options: argparse.Namespace) -> list[Mutant]:
     """Return the named mutants, or else a sample."""
     if options.mutant:
-        return [mutant for mutant in known if mutant.name in options.mutant]
+        return [mutant for mutant in mutants if mutant.name in options.mutant]
     number, each = options.each or options.sample, bool(options.each)
-    return sample(known, number, options.seed, each=each)
+    return sample(mutants, number, options.seed, each=each)
 
 
 def _record(
-    found: Sequence[Tried], known: Mapping[Mutant, Sequence[str]], options: argparse.Namespace
+    results: Sequence[Tried], cases_of: Mapping[Mutant, Sequence[str]], options: argparse.Namespace
 ) -> dict[str, object]:
     return {
         "torch": torch_version(),
         "seed": None if options.mutant else options.seed,
         "most_cases": options.cases,
-        "reached": dict(Counter(mutant.module for mutant in known)),
+        "reached": dict(Counter(mutant.module for mutant in cases_of)),
         "mutants": [
             {
                 "name": tried.mutant.name,
@@ -118,15 +118,15 @@ def _record(
                 "cases": {name: outcome.label for name, outcome in tried.outcomes.items()},
                 "reason": next((tried.reasons[case_id] for case_id in tried.killed_by), ""),
             }
-            for tried in found
+            for tried in results
         ],
     }
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(prog="python -m tools.mutants", description=__doc__)
+    command_line = argparse.ArgumentParser(prog="python -m tools.mutants", description=__doc__)
     several = {"action": "append", "default": []}
-    add = made.add_argument
+    add = command_line.add_argument
     add("modules", nargs="*", metavar="MODULE", help="modules of torch (those of the five seeds)")
     for option, default, name, text in (
         ("--sample", 60, "N", "mutants that are drawn of those that cases execute"),
@@ -146,7 +146,7 @@ def parser() -> argparse.ArgumentParser:
     of_lines = "read the executed lines of cases from FILE; add those of the others"
     add("--lines", type=Path, metavar="FILE", help=of_lines)
     add("--json", type=Path, metavar="FILE", help="write the record")
-    return made
+    return command_line
 
 
 if __name__ == "__main__":

@@ -107,13 +107,13 @@ def executed(
         start=vectorizing,
     )
     noted |= {
-        one.trial.case_id: Alone(one.result.seconds, one.lines)
-        for one in ended
-        if one.result.outcome is Outcome.PASS
+        run.trial.case_id: Alone(run.result.seconds, run.lines)
+        for run in ended
+        if run.result.outcome is Outcome.PASS
     }
     if file is not None and missing:
         record_lines(file, modules, noted)
-    return {case_id: alone for case_id, alone in noted.items() if case_id in cases}
+    return {case_id: passed for case_id, passed in noted.items() if case_id in cases}
 
 
 def recorded(file: Path | None, modules: Sequence[str]) -> dict[str, Alone]:
@@ -127,9 +127,10 @@ def recorded(file: Path | None, modules: Sequence[str]) -> dict[str, Alone]:
         return {}
     return {
         case_id: Alone(
-            one["seconds"], {module: frozenset(numbers) for module, numbers in one["lines"].items()}
+            case["seconds"],
+            {module: frozenset(numbers) for module, numbers in case["lines"].items()},
         )
-        for case_id, one in read["cases"].items()
+        for case_id, case in read["cases"].items()
     }
 
 
@@ -137,10 +138,10 @@ def record_lines(file: Path, modules: Sequence[str], lines: Executed) -> None:
     """Write the lines that cases execute, for later samples."""
     cases = {
         case_id: {
-            "seconds": alone.seconds,
-            "lines": {module: sorted(numbers) for module, numbers in alone.lines.items()},
+            "seconds": run.seconds,
+            "lines": {module: sorted(numbers) for module, numbers in run.lines.items()},
         }
-        for case_id, alone in sorted(lines.items())
+        for case_id, run in sorted(lines.items())
     }
     record = {"torch": torch_version(), "modules": [*modules], "cases": cases}
     file.write_text(json.dumps(record) + "\n", "utf-8")
@@ -149,16 +150,16 @@ def record_lines(file: Path, modules: Sequence[str], lines: Executed) -> None:
 def reached(mutants: Iterable[Mutant], lines: Executed) -> dict[Mutant, list[str]]:
     """Return the mutants whose line a case executes, with all of these cases."""
     by_line: dict[tuple[str, int], list[str]] = defaultdict(list)
-    for case_id, alone in lines.items():
-        for module, numbers in alone.lines.items():
+    for case_id, run in lines.items():
+        for module, numbers in run.lines.items():
             for number in numbers:
                 by_line[module, number].append(case_id)
-    found = {mutant: by_line.get((mutant.module, mutant.line), []) for mutant in mutants}
-    return {mutant: cases for mutant, cases in found.items() if cases}
+    executing = {mutant: by_line.get((mutant.module, mutant.line), []) for mutant in mutants}
+    return {mutant: cases for mutant, cases in executing.items() if cases}
 
 
 def tried(
-    wanted: Mapping[Mutant, Sequence[str]],
+    cases_of: Mapping[Mutant, Sequence[str]],
     cases: Mapping[str, Path],
     folder: Path,
     *,
@@ -171,9 +172,9 @@ def tried(
     ``alone`` takes the outcome of each case in the same run without a mutant. ``start`` returns the
     variables of the run.
     """
-    trials = [Trial(mutant.name, case_id) for mutant, ids in wanted.items() for case_id in ids]
+    trials = [Trial(mutant.name, case_id) for mutant, ids in cases_of.items() for case_id in ids]
     plain = [] if alone is None else [Trial("", trial.case_id) for trial in trials]
-    changes = {m.name: [m.module, m.number, m.function, m.kind, m.line] for m in wanted}
+    changes = {m.name: [m.module, m.number, m.function, m.kind, m.line] for m in cases_of}
     outcomes: dict[str, dict[str, Outcome]] = defaultdict(dict)
     reasons: dict[str, dict[str, str]] = defaultdict(dict)
     for ended in run_trials(
@@ -185,31 +186,31 @@ def tried(
         elif ended.bites is not None:
             outcomes[name][case_id] = result.outcome
             reasons[name][case_id] = f"{result.failure_type}: {result.reason}"[:200]
-    for mutant in wanted:
+    for mutant in cases_of:
         yield Tried(mutant, outcomes[mutant.name], reasons[mutant.name])
 
 
 def in_turns(
-    wanted: Mapping[Mutant, Sequence[str]], cases: Mapping[str, Path], folder: Path, *, jobs: int
+    cases_of: Mapping[Mutant, Sequence[str]], cases: Mapping[str, Path], folder: Path, *, jobs: int
 ) -> Iterator[Tried]:
     """Run each mutant under its first case, and those that this case does not detect under their
     other cases; yield what came of each.
     """
-    found: dict[Mutant, Tried] = {}
+    results: dict[Mutant, Tried] = {}
     for turn, part in enumerate((slice(0, 1), slice(1, None))):
         waiting = {
             mutant: ids[part]
-            for mutant, ids in wanted.items()
-            if ids[part] and not (mutant in found and found[mutant].killed_by)
+            for mutant, ids in cases_of.items()
+            if ids[part] and not (mutant in results and results[mutant].killed_by)
         }
-        for one in tried(waiting, cases, folder / f"turn-{turn}", jobs=jobs) if waiting else ():
-            before = found.get(one.mutant, Tried(one.mutant, {}, {}))
-            found[one.mutant] = replace(
-                one,
-                outcomes={**before.outcomes, **one.outcomes},
-                reasons={**before.reasons, **one.reasons},
+        for result in tried(waiting, cases, folder / f"turn-{turn}", jobs=jobs) if waiting else ():
+            before = results.get(result.mutant, Tried(result.mutant, {}, {}))
+            results[result.mutant] = replace(
+                result,
+                outcomes={**before.outcomes, **result.outcomes},
+                reasons={**before.reasons, **result.reasons},
             )
-    yield from found.values()
+    yield from results.values()
 
 
 def claiming(
@@ -228,21 +229,21 @@ def claiming(
         case_id: _words(cases[case_id].read_text("utf-8")) | _words(case_id) for case_id in ids
     }
     has = Counter(word for text in waiting.values() for word in text)
-    asked = _words(" ".join(source[function.start - 1 : function.stop - 1])) & has.keys()
+    common = _words(" ".join(source[function.start - 1 : function.stop - 1])) & has.keys()
     weights = {
-        word: (3 if word in changed else 1) * math.log(len(waiting) / has[word]) for word in asked
+        word: (3 if word in changed else 1) * math.log(len(waiting) / has[word]) for word in common
     }
     chosen: list[str] = []
     while waiting and len(chosen) < most:
         best = min(
             waiting,
             key=lambda one: (
-                -sum(sorted(weights[word] for word in waiting[one] & asked)),
+                -sum(sorted(weights[word] for word in waiting[one] & common)),
                 lines[one].seconds,
                 one,
             ),
         )
-        for word in waiting.pop(best) & asked:
+        for word in waiting.pop(best) & common:
             weights[word] /= 2
         chosen.append(best)
     return chosen

@@ -73,7 +73,7 @@ KINDS_OF_SURVIVORS = {
     "unclaimed": "a behaviour that no case of the sample claims; answers "
     "stay right, or it fails loudly",
     "wrong answer": "a program can get a wrong answer; a spec is missing, "
-    "or stands under claimed_by",
+    "or is listed under claimed_by",
 }
 """What a survivor can be, with what the word means."""
 
@@ -97,7 +97,9 @@ def in_ci() -> tuple[str, tuple[Caught, ...]]:
     cases.
     """
     read = json.loads(IN_CI.read_bytes())
-    return read["torch"], tuple(Caught(_named(one), one["case"]) for one in read["mutants"])
+    return read["torch"], tuple(
+        Caught(_named(mutant), mutant["case"]) for mutant in read["mutants"]
+    )
 
 
 def survivors() -> tuple[Survivor, ...]:
@@ -105,20 +107,22 @@ def survivors() -> tuple[Survivor, ...]:
     read = json.loads(SURVIVORS.read_bytes())
     return tuple(
         Survivor(
-            _named(one),
-            one["class"],
-            one["reason"],
-            one.get("claimed_by", ""),
-            one.get("torch", SURVIVED_IN),
+            _named(entry),
+            entry["class"],
+            entry["reason"],
+            entry.get("claimed_by", ""),
+            entry.get("torch", SURVIVED_IN),
         )
-        for one in read["survivors"]
+        for entry in read["survivors"]
     )
 
 
-def _named(one: dict[str, str | list[str]]) -> Named:
-    difference = one["difference"]
+def _named(entry: dict[str, str | list[str]]) -> Named:
+    difference = entry["difference"]
     assert isinstance(difference, list)
-    return Named(str(one["module"]), str(one["function"]), str(one["kind"]), "\n".join(difference))
+    return Named(
+        str(entry["module"]), str(entry["function"]), str(entry["kind"]), "\n".join(difference)
+    )
 
 
 @cache
@@ -135,8 +139,8 @@ def source_of(module: str) -> str:
 
 def torch_version() -> str:
     """Return the version of the installed torch; an empty text where there is none."""
-    found = installed_torch()
-    return found.version if found is not None else ""
+    torch = installed_torch()
+    return torch.version if torch is not None else ""
 
 
 def minor(version: str) -> str:
@@ -144,13 +148,14 @@ def minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-def missing(found: Sequence[Named], made_for: str) -> str:
-    """Return why mutants that are not found are no failure: the torch is of another minor version.
+def missing(mutants: Sequence[Named], made_for: str) -> str:
+    """Return why mutants that are not found are not a failure: the torch is of another minor
+    version.
 
     An empty text: they are one.
     """
     if minor(torch_version()) == made_for:
         return ""
     return f"not in torch {torch_version()}, made for {made_for}: " + "; ".join(
-        one.text for one in found
+        mutant.text for mutant in mutants
     )

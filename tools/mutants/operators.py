@@ -43,7 +43,7 @@ LOGS = frozenset(
     " dynamo_timed get_metrics_context get_chromium_event_logger torch_log record_function "
     "print".split()
 )
-"""Names that a call for people begins with, or that stand last before its arguments."""
+"""Names that a call for people begins with, or that are last before its arguments."""
 
 FOR_PEOPLE = re.compile(
     r"(__(repr|str|format)__|_?(log|print|debug|trace_log)(_.*)?|.*_(debug_str|debug|repr|logs?|report)|debug_.*)$"
@@ -237,7 +237,7 @@ def _calls_for_people(node: ast.AST) -> bool:
 
 
 def _dotted(node: ast.expr) -> list[str]:
-    """Return the names of ``a.b.c``; what is no name is an empty text."""
+    """Return the names of ``a.b.c``; what is not a name is an empty text."""
     if isinstance(node, ast.Attribute):
         return [*_dotted(node.value), node.attr]
     return [node.id if isinstance(node, ast.Name) else ""]
@@ -340,20 +340,22 @@ def _drop(block: list[ast.stmt], statement: ast.stmt) -> Change:
     )
 
 
-def _set(node: ast.AST, field: str, made: Callable[[], object]) -> Change:
-    return lambda: setattr(node, field, made())
+def _set(node: ast.AST, field: str, make: Callable[[], object]) -> Change:
+    return lambda: setattr(node, field, make())
 
 
 def _swap(node: ast.If | ast.IfExp) -> Change:
     return lambda: vars(node).update(body=node.orelse, orelse=node.body)
 
 
-def sample(found: Sequence[Mutant], number: int, seed: int, *, each: bool = False) -> list[Mutant]:
+def sample(
+    mutants: Sequence[Mutant], number: int, seed: int, *, each: bool = False
+) -> list[Mutant]:
     """Return ``number`` mutants, of all or of each module, drawn without repetition; the same seed
     draws the same ones.
     """
     groups: dict[str, list[Mutant]] = {}
-    for mutant in found:
+    for mutant in mutants:
         groups.setdefault(mutant.module if each else "", []).append(mutant)
     drawn = [
         mutant

@@ -57,16 +57,16 @@ def read(records: Sequence[Mapping[str, Any]]) -> Sample:
     reached: dict[str, int] = {}
     for record in records:
         reached = {**record["reached"], **reached}
-        for one in record["mutants"]:
-            before = rows[one["name"]].outcomes if one["name"] in rows else {}
-            rows[one["name"]] = Row(named(one), {**before, **one["cases"]})
+        for entry in record["mutants"]:
+            before = rows[entry["name"]].outcomes if entry["name"] in rows else {}
+            rows[entry["name"]] = Row(named(entry), {**before, **entry["cases"]})
     return Sample(reached, tuple(rows[name] for name in sorted(rows)))
 
 
-def named(one: Mapping[str, str]) -> Named:
+def named(entry: Mapping[str, str]) -> Named:
     """Return the mutant of an entry of a record, whose name is ``module:line:kind:number``."""
-    module, _, kind, _ = one["name"].split(":")
-    return Named(module, one["function"], kind, one["difference"])
+    module, _, kind, _ = entry["name"].split(":")
+    return Named(module, entry["function"], kind, entry["difference"])
 
 
 COLUMNS = {
@@ -88,18 +88,18 @@ SAME_HERE = ("equivalent", "other platform")
 
 def rates(sample: Sample, classified: Iterable[Survivor]) -> list[str]:
     """Return the table of the rates of each module, and the classes of the survivors."""
-    known = {survivor.mutant: survivor for survivor in classified}
+    survivors = {survivor.mutant: survivor for survivor in classified}
     cells = []
     for module in [*sorted({row.mutant.module for row in sample.rows}), "all"]:
         rows = [row for row in sample.rows if module in ("all", row.mutant.module)]
         reached = sum(sample.reached.values()) if module == "all" else sample.reached.get(module, 0)
-        cells.append((module, reached, *_cells(rows, known)))
+        cells.append((module, reached, *_cells(rows, survivors)))
     kinds = Counter(
-        known[row.mutant].classified
+        survivors[row.mutant].classified
         for row in sample.rows
-        if row.status == "survived" and row.mutant in known
+        if row.status == "survived" and row.mutant in survivors
     )
-    unread = sum(row.status == "survived" and row.mutant not in known for row in sample.rows)
+    unread = sum(row.status == "survived" and row.mutant not in survivors for row in sample.rows)
     classes = [f"{kind}: {number}" for kind, number in kinds.most_common()] + (
         [f"not read yet: {unread}"] if unread else []
     )
@@ -114,11 +114,13 @@ def rates(sample: Sample, classified: Iterable[Survivor]) -> list[str]:
     ]
 
 
-def _cells(rows: Sequence[Row], known: Mapping[Named, Survivor]) -> tuple[object, ...]:
+def _cells(rows: Sequence[Row], survivors: Mapping[Named, Survivor]) -> tuple[object, ...]:
     count = Counter(row.status for row in rows)
     survived = [row.mutant for row in rows if row.status == "survived"]
     claims = sum(row.status == "killed" and row.by_claim for row in rows)
-    same = sum(one in known and known[one].classified in SAME_HERE for one in survived)
+    same = sum(
+        mutant in survivors and survivors[mutant].classified in SAME_HERE for mutant in survived
+    )
     differ = count["killed"] + len(survived) - same
     tried = count["killed"] + len(survived)
     return (

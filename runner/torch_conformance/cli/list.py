@@ -60,7 +60,7 @@ class ListOptions(SpecFiles, Selection):
     )
     update: Path | None = option(
         "LEDGER",
-        "instead of printing the cases, write this ledger again, and print what is gone",
+        "instead of printing the cases, rewrite this ledger, and print the ids that are gone",
         reads=Path,
     )
 
@@ -300,37 +300,37 @@ def _ledger(options: ListOptions, cases: Sequence[Case]) -> ExitCode:
 
     path = options.update or options.against
     assert path is not None
-    shown = one_line(shown_path(path))
+    shown_ledger = one_line(shown_path(path))
     ids = {} if options.update is not None and not path.exists() else read_ledger(path)
     compared = compare(ids, path.parent, cases)
     if options.update is not None:
-        gone = set(compared.gone)
-        left = [*(case_id for case_id in ids if case_id not in gone), *compared.new]
+        gone_ids = set(compared.gone)
+        remaining = [*(case_id for case_id in ids if case_id not in gone_ids), *compared.new]
         try:
-            path.write_text(text_of(left, cases), "utf-8")
+            path.write_text(text_of(remaining, cases), "utf-8")
         except OSError as error:
             raise UsageError(
                 f"cannot write the ledger {shown_path(path)}: {error.strerror}"
             ) from error
         first = (
-            f"{shown}: {counted(len(left), 'case')}, {len(compared.new)} of them new; "
+            f"{shown_ledger}: {counted(len(remaining), 'case')}, {len(compared.new)} of them new; "
             f"{len(compared.gone)} gone"
         )
         output.lines([first, *fold(compared.gone)])
         return ExitCode.OK
     if not ids:  # a comparison with it could not fail
         raise UsageError(
-            f"the ledger {shown} lists no case: restore it, or write it anew with list "
-            f"--update {shown}"
+            f"the ledger {shown_ledger} lists no case: restore it, or rewrite it with list "
+            f"--update {shown_ledger}"
         )
     output.lines(map(str, problems(path, ids, compared.gone)))
     output.line(
-        f"{counted(len(ids), 'case')} in {shown}: {len(compared.gone)} gone, "
+        f"{counted(len(ids), 'case')} in {shown_ledger}: {len(compared.gone)} gone, "
         f"{len(compared.outside)} outside the paths"
     )
     if compared.new:
         output.note(
             f"{counted(len(compared.new), 'case')} not in the ledger yet: list --update "
-            f"{shown} adds them"
+            f"{shown_ledger} adds them"
         )
     return ExitCode.FAILED if compared.gone else ExitCode.OK

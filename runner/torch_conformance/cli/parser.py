@@ -95,7 +95,7 @@ COMMANDS: Mapping[str, Command] = {
             ("run specs/padding --backend cpu", "one folder on one backend"),
             ("run --select 'padding/*' --fail-fast", "the cases with these ids, until one fails"),
             ("run --require cuda --junit report.xml", "for CI: a machine without CUDA is an error"),
-            ("run --resume latest", "go on with a run that was interrupted"),
+            ("run --resume latest", "resume an interrupted run"),
         ),
         "run",
     ),
@@ -197,7 +197,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(formatter_class=_Formatter, **more)
 
     def error(self, message: str) -> NoReturn:
-        """Print usage and the problem, with the nearest word for one that is no choice; exit 2."""
+        """Print usage and the problem, with the nearest allowed word; exit 2."""
         from torch_conformance.model.diagnostics import did_you_mean
 
         if no_choice := re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message):
@@ -240,20 +240,27 @@ def add_options(command: argparse.ArgumentParser, options: type) -> None:
         for group in [command.add_argument_group(title)]
         for name in names.split()
     }
-    for name, how in written(options).items():
+    for name, metadata in written(options).items():
         more = {
-            key: value for key, value in how.items() if key not in ("word", "positional", "default")
+            key: value
+            for key, value in metadata.items()
+            if key not in ("word", "positional", "default")
         }
         if "type" in more:
             more["type"] = functools.partial(_read, more["type"])
-        default = list(how["default"]) if how.get("action") == "append" else how["default"]
+        default = (
+            list(metadata["default"]) if metadata.get("action") == "append" else metadata["default"]
+        )
         group = group_of.get(name, command)
-        if not how.get("positional"):
+        if not metadata.get("positional"):
             group.add_argument(
-                f"--{how.get('word', name.replace('_', '-'))}", dest=name, **more, default=default
+                f"--{metadata.get('word', name.replace('_', '-'))}",
+                dest=name,
+                **more,
+                default=default,
             )
         else:
-            if "nargs" in how:
+            if "nargs" in metadata:
                 more["default"] = default
             group.add_argument(name, **more)
 
@@ -290,9 +297,9 @@ def parse(argv: Sequence[str] | None = None) -> tuple[str, Any]:
         from torch_conformance.optional.options import written
 
         names = [
-            f"--{how.get('word', field.replace('_', '-'))}"
-            for field, how in written(command.options).items()
-            if not how.get("positional")
+            f"--{metadata.get('word', field.replace('_', '-'))}"
+            for field, metadata in written(command.options).items()
+            if not metadata.get("positional")
         ]
         hints = [
             hint

@@ -88,14 +88,14 @@ def _report(
     """
     wrong, specs = len(errors(problems)), len({case.spec for case in cases})
     if options.json:
-        shown = [_as_json(problem) for problem in problems]
+        documents = [_as_json(problem) for problem in problems]
         output.document(
             {
                 "format": 1,
                 "valid": not wrong,
                 "specs": specs,
                 "cases": len(cases),
-                "problems": shown,
+                "problems": documents,
             }
         )
     else:

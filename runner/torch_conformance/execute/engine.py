@@ -35,7 +35,7 @@ from torch_conformance.execute.executor_protocol import (
 )
 from torch_conformance.execute.room import Lease, Queue, Room
 from torch_conformance.execute.spawn import Orphans, ProcessStarter, ZygoteProcess
-from torch_conformance.execute.workers import OUTPUTS, MemoryWatch, Worker, bound
+from torch_conformance.execute.workers import OUTPUTS, MemoryWatch, Worker, free_beginning
 from torch_conformance.machine import scratch
 from torch_conformance.machine.output import naming
 from torch_conformance.model import devices
@@ -159,7 +159,7 @@ class LocalExecutor:
     def run(self, jobs: Iterable[Job], capacity: Capacity) -> Iterator[Execution]:
         """Run every job, in order as far as there is room, and yield each as it ends."""
         for job in jobs:
-            self.again(job)
+            self.enqueue(job)
         while self._ahead:
             self._start_zygote(self._ahead.pop(0))
         room = Room(capacity)
@@ -177,12 +177,12 @@ class LocalExecutor:
                     yield self._finished(worker, room)
             for job in self._returned:
                 del room.leases[job.name]
-                self.again(job)
+                self.enqueue(job)
             self._returned.clear()
             self._forget_ended()
 
-    def again(self, job: Job) -> None:
-        """Append a job to the queue; a job may run again.
+    def enqueue(self, job: Job) -> None:
+        """Append a job to the queue, for its first or a further execution.
 
         Nothing is added after ``cancel_waiting``.
         """
@@ -459,9 +459,9 @@ class LocalExecutor:
                 for (needs, line), jobs in lines
                 if line == key and needs.gpus <= 1
             ]
-            alone = sum(count for is_alone, count in sizes if is_alone)
+            exclusive = sum(count for is_alone, count in sizes if is_alone)
             useful = sum(count for is_alone, count in sizes if not is_alone) + min(
-                alone, _WARM_ALONE
+                exclusive, _WARM_ALONE
             )
             unused = sum(
                 worker.key == key and worker.running is None and not worker.is_done
@@ -637,7 +637,7 @@ class LocalExecutor:
             else:
                 self._watch_case(worker, now)
                 for descriptor in running.outputs:
-                    running.is_cut |= bound(descriptor)
+                    running.is_cut |= free_beginning(descriptor)
                 if running.job.memory_limit is not None:
                     limits[worker.pid] = running.job.memory_limit
         over = self._memory.look(limits)

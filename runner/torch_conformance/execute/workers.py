@@ -30,7 +30,9 @@ MOST = 64 << 20
 END = 1 << 20
 """The size of that end in bytes."""
 
-LOST = f"[more than {MOST >> 20} MiB were printed: what stood here is lost]\n".encode("ascii")
+LOST = f"[more than {MOST >> 20} MiB were printed: the output before this line is lost]\n".encode(
+    "ascii"
+)
 
 _OUTPUT_FLAGS = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
@@ -140,7 +142,7 @@ class Running:
                 self.problem = f"the worker sent a message that is {error}"
             return
         if not isinstance(message, dict):
-            self.problem = "the worker sent a message that is no map"
+            self.problem = "the worker sent a message that is not a map"
         elif "phase" in message:
             self.phase = str(message["phase"])[:100]
         elif "step" in message:
@@ -150,8 +152,7 @@ class Running:
                 self.problem = "the worker answered twice"
             elif message.get("word") != self._word:
                 self.problem = (
-                    "an observation came without the word that its worker was given: code of the "
-                    "case sent it"
+                    "an observation lacks the token of its worker: code of the case sent it"
                 )
             else:
                 self.answered_at = time.monotonic()
@@ -286,12 +287,12 @@ class Worker:
             )
         except OSError:
             state = ""
-        what = (
+        state_text = (
             f"had not ended (state {state})"
             if state not in ("", "Z", "X")
             else "was not reported to have ended"
         )
-        self.left_over = f"its process {self.pid} {what} {seconds:g} s after it was killed"
+        self.left_over = f"its process {self.pid} {state_text} {seconds:g} s after it was killed"
 
     def reap(self) -> None:
         """Reap a worker that is the runner's own child, and kill its children."""
@@ -371,7 +372,7 @@ class Worker:
             self.running.close()
 
 
-def bound(descriptor: int) -> bool:
+def free_beginning(descriptor: int) -> bool:
     """Punch a hole into an open output file, up to its end, to free disk space; return whether data
     was removed.
     """

@@ -168,11 +168,11 @@ def read_backends(extra: Sequence[Path], problems: list[Diagnostic]) -> Backends
                 )
             )
         elif compiler not in _OF_TORCH:
-            asked = str(devices.VendorCompiler(compiler, module or ""))
+            argument = str(devices.VendorCompiler(compiler, module or ""))
             requires.append(
                 Requirement(
                     name="compiler",
-                    argument=asked,
+                    argument=argument,
                     position=document.position((name, "compile", "backend")),
                 )
             )
@@ -238,8 +238,8 @@ def unknown_compilers(backends: Iterable[Backend], answers: Mapping[str, str]) -
         for need in backend.requires:
             answer = answers.get(need.argument or "", "") if need.name == "compiler" else ""
             if answer.startswith(devices.UNKNOWN_COMPILER):
-                known = answer.removeprefix(devices.UNKNOWN_COMPILER).split()
-                problem = unknown_word("compiler", backend.compiler, known)
+                registered = answer.removeprefix(devices.UNKNOWN_COMPILER).split()
+                problem = unknown_word("compiler", backend.compiler, registered)
                 problems.append(
                     backend.document.diagnostic((backend.name, "compile", "backend"), problem)
                 )
@@ -290,18 +290,18 @@ def _labels_of(
     """
     from torch_conformance.language.operators import labels  # few entries have such a file
 
-    operators, named = Ids(sorted(labels())), list[str]()
+    operators, matching = Ids(sorted(labels())), list[str]()
     is_map = isinstance(file.value(place), dict)
     for index, text in enumerate(globs):
         matches = operators.matching(text)
-        named += matches
+        matching += matches
         if not matches:
             near = operators.nearest(text.removeprefix("aten."))
             problem = file.diagnostic(
                 (*place, text if is_map else index), "unclaimable", key=is_map, name=text, near=near
             )
             problems.append(problem)
-    return named
+    return matching
 
 
 def _expected(
@@ -329,8 +329,10 @@ def _claims(document: Document, name: str, problems: list[Diagnostic]) -> Claims
     if (file := _file_of_entry(document, name, "claims", CLAIMS, problems)) is not None:
         for dtype, globs in file.data.items():
             operators[dtype] = frozenset(_labels_of(file, (dtype,), globs, problems))
-    said = {key: body[key] for key in ("trains", "dynamic") if key in body}
-    return Claims(**said, dtypes=frozenset(body.get("dtypes", ())), operators=operators, file=file)
+    stated = {key: body[key] for key in ("trains", "dynamic") if key in body}
+    return Claims(
+        **stated, dtypes=frozenset(body.get("dtypes", ())), operators=operators, file=file
+    )
 
 
 def _proof(document: Document, name: str, problems: list[Diagnostic], *, is_shipped: bool) -> Proof:

@@ -25,7 +25,7 @@ them, or the claim fails.
 """
 
 
-def settled(case: Case, backend: Backend, *, is_joined: bool) -> Case:
+def with_unclaimed(case: Case, backend: Backend, *, is_joined: bool) -> Case:
     """Return a case with the reasons why the compiler of its backend need not run it: the compiler
     is another one than Inductor, or its entry claims less.
 
@@ -37,7 +37,7 @@ def settled(case: Case, backend: Backend, *, is_joined: bool) -> Case:
             f"{word} is about Inductor, and {backend.name} compiles with {backend.compiler}"
             for word in words_of_inductor(case)
         ]
-    why += [f"{NOT_CLAIMED} {backend.name}: {what}" for what in _unclaimed(case, backend)]
+    why += [f"{NOT_CLAIMED} {backend.name}: {claim}" for claim in _unclaimed(case, backend)]
     case = replace(case, missing_names=tuple(dict.fromkeys(why)))
     if backend.claims.trains:
         return case

@@ -126,7 +126,7 @@ def expand(
     shared: dict[tuple[str, str], Mapping[str, Mapping[str, Option]]] = {}
     expected: dict[str, Expected] = {}
     steps: tuple[Step, ...] | None = None
-    judged: list[tuple[str, str, DataPath]] | None = None
+    judged_paths: list[tuple[str, str, DataPath]] | None = None
     problems: list[Diagnostic] = []
     cases: list[Case] = []
     for point in matrix.points(
@@ -180,11 +180,13 @@ def expand(
         if group and group not in groups:
             unknown = unknown_word("group", group, groups)
             problems.append(document.diagnostic(("group",), unknown))
-        if judged is None or judges_templates:
-            judged = list(judged_names(with_data(anatomy, data) if judges_templates else anatomy))
+        if judged_paths is None or judges_templates:
+            judged_paths = list(
+                judged_names(with_data(anatomy, data) if judges_templates else anatomy)
+            )
         used = [
             *((section, name) for section in CONFIG_FILES for name in options[section]),
-            *((kind, name) for kind, name, _ in judged),
+            *((kind, name) for kind, name, _ in judged_paths),
         ]
         absent = [names.absent_argument(name) for name in options["compile"] if name in NEWER]
         if "requires" in templated:
@@ -283,11 +285,11 @@ def expand(
     }
     if not others:
         return cases
-    from torch_conformance.language.compilers import settled
+    from torch_conformance.language.compilers import with_unclaimed
 
-    named = anatomy.data["backends"]
+    listed = anatomy.data["backends"]
     return [
-        settled(case, others[case.backend], is_joined=case.backend not in named)
+        with_unclaimed(case, others[case.backend], is_joined=case.backend not in listed)
         if case.backend in others
         else case
         for case in cases
@@ -430,11 +432,15 @@ def _control(
         if set_otherwise:
             patch[section] = {name: option.value for name, option in set_otherwise.items()}
         for name, option in set_otherwise.items():
-            now = options[section].get(name)
-            if now is not None and now.value == option.value:
+            current = options[section].get(name)
+            if current is not None and current.value == option.value:
                 value = json.dumps(option.value, default=str)
                 unchanged = Diagnostic.of(
-                    "unchanged-option", section=section, name=name, value=value, origin=now.origin
+                    "unchanged-option",
+                    section=section,
+                    name=name,
+                    value=value,
+                    origin=current.origin,
                 )
                 problems.append(unchanged.at(option.position))
     if kernel := control.get(TRITON, {}):

@@ -73,7 +73,7 @@ class Suite:
 def load(
     paths: Sequence[Path],
     backend_files: Sequence[Path] = (),
-    known: Surroundings | None = None,
+    surroundings: Surroundings | None = None,
     torch: InstalledTorch | None = None,
     programs_folder: Path | None = None,
 ) -> Suite:
@@ -87,7 +87,12 @@ def load(
     specs = discover(paths, problems)
     return (
         inspect_specs(
-            specs, backend_files, known, problems, torch=torch, programs_folder=programs_folder
+            specs,
+            backend_files,
+            surroundings,
+            problems,
+            torch=torch,
+            programs_folder=programs_folder,
         )
         .valid()
         .suite
@@ -103,11 +108,11 @@ def inspect(paths: Sequence[Path], backend_files: Sequence[Path] = ()) -> "Inspe
 def load_specs(
     specs: Sequence[SpecPath],
     backend_files: Sequence[Path],
-    known: Surroundings | None,
+    surroundings: Surroundings | None,
     texts: Mapping[Path, bytes] | None = None,
 ) -> Suite:
     """Like ``load``, for files with known areas; ``texts`` are as for ``inspect_specs``."""
-    return inspect_specs(specs, backend_files, known, texts=texts).valid().suite
+    return inspect_specs(specs, backend_files, surroundings, texts=texts).valid().suite
 
 
 @frozen
@@ -134,7 +139,7 @@ class Inspection:
 def inspect_specs(
     specs: Sequence[SpecPath],
     backend_files: Sequence[Path] = (),
-    known: Surroundings | None = None,
+    surroundings: Surroundings | None = None,
     problems: Sequence[Diagnostic] = (),
     *,
     texts: Mapping[Path, bytes] | None = None,
@@ -148,7 +153,7 @@ def inspect_specs(
     these paths: changes that are not written. Random programs that ``programs_folder`` has are
     read there, and others are files to be.
     """
-    loader = _Loader(backend_files, known, torch or installed_torch(), problems)
+    loader = _Loader(backend_files, surroundings, torch or installed_torch(), problems)
     return loader.inspection(list(specs), dict(texts or {}), programs_folder)
 
 
@@ -158,7 +163,7 @@ class _Loader:
     def __init__(
         self,
         backend_files: Sequence[Path],
-        known: Surroundings | None,
+        surroundings: Surroundings | None,
         torch: InstalledTorch | None,
         problems: Sequence[Diagnostic],
     ) -> None:
@@ -170,7 +175,7 @@ class _Loader:
         of_options = list(check_backends(self.backends, self.names))
         self.problems.extend(of_options)
         self.has_invalid_backends = bool(of_options)
-        self.surroundings = known or surroundings_of(torch.version if torch else None, None)
+        self.surroundings = surroundings or surroundings_of(torch.version if torch else None, None)
         self.defaults = DefaultsReader()
         self.anatomies: list[Anatomy] = []
         self.cases: list[Case] = []
@@ -254,43 +259,43 @@ class _Loader:
         self.problems += of_source
         if of_source:
             return []
-        made = programs.files_of(document, folder)
-        texts.update({path: text for path, text in made.items() if not path.exists()})
-        self.sources.update(dict.fromkeys(map(shown_path, made), document))
-        return [SpecPath(path=path, root=path.parent) for path in made]
+        texts_of_files = programs.files_of(document, folder)
+        texts.update({path: text for path, text in texts_of_files.items() if not path.exists()})
+        self.sources.update(dict.fromkeys(map(shown_path, texts_of_files), document))
+        return [SpecPath(path=path, root=path.parent) for path in texts_of_files]
 
     def _checked(self, anatomy: Anatomy) -> list[Diagnostic]:
         """Return the problems of a spec, and add the cases of one without errors."""
-        backends, names, found = self.backends, self.names, list(anatomy.problems)
-        # a problem of a file of backends leaves open what a name means
-        is_open = any(
+        backends, names, problems = self.backends, self.names, list(anatomy.problems)
+        # with a problem in a file of backends, the meaning of a name is undecided
+        is_undecided = any(
             name not in backends.by_name and (not backends.is_whole or name in backends.names)
             for name in named_backends(anatomy.document)
         )
-        if not is_open:
+        if not is_undecided:
             clashes = list(clashing_keys(anatomy))
-            found += clashes
+            problems += clashes
             if not clashes:
                 first_case = as_first_case(anatomy, backends)
-                found += (
+                problems += (
                     matrix_problems(anatomy, backends)
                     if first_case is None
                     else check(first_case, backends, names)
                 )
-                found += unused_key_problems(anatomy)
-                found += check_templates(anatomy, backends, names, found)
-            if not errors(found):
+                problems += unused_key_problems(anatomy)
+                problems += check_templates(anatomy, backends, names, problems)
+            if not errors(problems):
                 try:
                     expanded = expand(anatomy, backends, names, self.surroundings)
                     self.cases += expanded
-                    found += covers_problems(anatomy.document, expanded)
+                    problems += covers_problems(anatomy.document, expanded)
                 except InvalidSpecs as error:
-                    found += error.diagnostics
+                    problems += error.diagnostics
                 except (BadRange, TemplateError):
                     if not self.has_invalid_backends:
                         # the diagnostic of an invalid option of a backend is there already
                         raise
-        return found
+        return problems
 
 
 def _repeated_ids(cases: Sequence[Case]) -> Iterator[Diagnostic]:

@@ -88,7 +88,7 @@ REFUSED: Mapping[str, Refused] = {
 }
 """By the name that an id has.
 
-Apart from these, ``Operator.promotes`` says which in-place calls eager refuses.
+Deviation from these, ``Operator.promotes`` says which in-place calls eager refuses.
 """
 
 
@@ -162,21 +162,19 @@ def rows(
 def load(minor: str) -> tuple[Operator, ...]:
     """Return the operators of a minor of the committed list, sorted by their names."""
     operators = (
-        _operator(said, label)
-        for kind, said, label in committed_tables()[minor].entries
+        _operator(declared, label)
+        for kind, declared, label in committed_tables()[minor].entries
         if kind == OPERATOR
     )
     return tuple(sorted(operators, key=lambda operator: (operator.op, operator.variant)))
 
 
-def _operator(said: str, label: str) -> Operator:
+def _operator(declared: str, label: str) -> Operator:
     """Return an operator of the list: the dtypes of the CPU; those that CUDA adds (``+``) or
     lacks (``-``); calls and kind.
     """
-    (cpu, cuda, words), (op, _, variant) = (
-        (part.split() for part in said.split(";")),
-        label.partition("-"),
-    )
+    (cpu, cuda, words) = (part.split() for part in declared.split(";"))
+    (op, _, variant) = label.partition("-")
     return Operator(
         op=op,
         variant=variant,
@@ -212,13 +210,15 @@ def operators_for(minor: str | None) -> tuple[Operator, ...]:
 
 
 def with_operators(
-    anatomy: Anatomy, cases: Sequence[Case], known: Surroundings, names: NameTables
+    anatomy: Anatomy, cases: Sequence[Case], surroundings: Surroundings, names: NameTables
 ) -> list[Case]:
     """Return the cases of a spec with a source, once for each entry of the table.
 
     What many of them share is made once: there are thousands.
     """
-    operators = operators_for(None if known.torch is None else ".".join(map(str, known.torch[:2])))
+    operators = operators_for(
+        None if surroundings.torch is None else ".".join(map(str, surroundings.torch[:2]))
+    )
     source = {
         "calls": ("function",),
         "samples": "all",
@@ -244,15 +244,18 @@ def with_operators(
             if source["operators"] == "core" and not operator.core:
                 continue
             tags = (*case.tags, f"core-{operator.core}") if operator.core else case.tags
-            judged = JUDGED.get(operator.op)
-            key = (id(step.expectations), judged)  # the cases hold the tuple
+            special = JUDGED.get(operator.op)
+            key = (id(step.expectations), special)  # the cases hold the tuple
             if key not in expected:
-                how = judged or Judged(CLOSE, "")
+                sample_judge = special or Judged(CLOSE, "")
                 expected[key] = tuple(
                     replace(
                         raw,
                         check=EachSample(
-                            check=raw.check, rule=how.rule, parts=how.parts, reason=how.reason
+                            check=raw.check,
+                            rule=sample_judge.rule,
+                            parts=sample_judge.parts,
+                            reason=sample_judge.reason,
                         ),
                     )
                     for raw in step.expectations
@@ -269,7 +272,7 @@ def with_operators(
                 left_out, _ = WITHOUT_FORMS.get(label, ((), ""))
                 arguments["forms"] = [form for form in source["forms"] if form not in left_out]
 
-            rule = {} if judged is None else {"rule": judged.rule, "reason": judged.reason}
+            rule = {} if special is None else {"rule": special.rule, "reason": special.reason}
             for dtype in dtypes:
                 of_operator = Step(
                     kind=step.kind,

@@ -528,11 +528,11 @@ _EXPECT = [{"close": {"to": "eager", "strides": "any"}}]
 
 def problems(document: Document) -> list[Diagnostic]:
     """Return the problems of keys that a source of programs does not take."""
-    known = (*KEPT, "summary", "source", "expect", "on_request")
+    allowed = (*KEPT, "summary", "source", "expect", "on_request")
     return [
         document.diagnostic((key,), "key-with-programs", key=True, word=key, keys=", ".join(KEPT))
         for key in document.data
-        if key not in known
+        if key not in allowed
     ]
 
 

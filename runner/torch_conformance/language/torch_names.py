@@ -74,7 +74,7 @@ class Names:
         ``NAMESPACE.NAME``.
         """
         return {
-            kind: frozenset(name for of, _, name in self.entries if of == kind)
+            kind: frozenset(name for entry_kind, _, name in self.entries if entry_kind == kind)
             for kind in (*CONFIG_FILES, METRIC, COUNTER)
         }
 
@@ -93,7 +93,8 @@ class Names:
             }
         )
         return {
-            space: tuple(pattern for of, pattern in by_space if of == space) for space in spaces
+            space: tuple(pattern for pattern_space, pattern in by_space if pattern_space == space)
+            for space in spaces
         }
 
     @cached_property
@@ -103,9 +104,9 @@ class Names:
         """
         return {
             kind: {
-                name: tuple(said.split(" | "))
-                for of, said, name in self.entries
-                if of == kind and said
+                name: tuple(types.split(" | "))
+                for entry_kind, types, name in self.entries
+                if entry_kind == kind and types
             }
             for kind in CONFIG_FILES
         }
@@ -379,7 +380,7 @@ def _is_counters(node: ast.expr) -> bool:
 def _assigned(nodes: Iterable[ast.AST]) -> _Values:
     """Return what the nodes bind to each name; a statement comes before its parts."""
     values: dict[ast.expr, ast.expr] = {}
-    bound: _Values = defaultdict(list)
+    assigned: _Values = defaultdict(list)
     for node in nodes:
         match node:
             case ast.Assign(targets=targets, value=value):
@@ -390,8 +391,8 @@ def _assigned(nodes: Iterable[ast.AST]) -> _Values:
             ):
                 values[target] = value
             case ast.Name(id=name, ctx=ast.Store()):
-                bound[name].append(values.get(node))
-    return dict(bound)
+                assigned[name].append(values.get(node))
+    return dict(assigned)
 
 
 def _parameters(
@@ -415,10 +416,10 @@ def _parameters(
                 *arguments.defaults,
                 *arguments.kw_defaults,
             ]
-            bound = [argument.arg for argument in positional[:1]] in (["self"], ["cls"])
+            receiver = [argument.arg for argument in positional[:1]] in (["self"], ["cls"])
             for index, argument in enumerate([*positional, *arguments.kwonlyargs]):
                 if argument.arg in used - {"self", "cls"}:  # an object has no text
-                    at = index - bound if index < len(positional) else None
+                    at = index - receiver if index < len(positional) else None
                     values[argument.arg] = [
                         *passed(function.name, argument.arg, at),
                         *filter(None, [defaults[index]]),
@@ -526,14 +527,14 @@ def _options(body: Sequence[ast.stmt], outer: Mapping[str, Allowed]) -> dict[str
                             tuple(dict.fromkeys([*(before or ()), *allowed])) if is_known else ()
                         )
             case ast.ClassDef(name=group):
-                known = {**outer, **options}
-                members = _options(statement.body, known)
+                visible = {**outer, **options}
+                members = _options(statement.body, visible)
                 for decorator in statement.decorator_list:
                     match decorator:
                         case ast.Call(args=[ast.Name(id=parent)]):
                             inherited = {
-                                name.removeprefix(f"{parent}."): known[name]
-                                for name in known
+                                name.removeprefix(f"{parent}."): visible[name]
+                                for name in visible
                                 if name.startswith(f"{parent}.")
                             }
                             members = {
@@ -556,17 +557,17 @@ def _decided_at_import(
 
     To set such an option later does not set the others.
     """
-    known = frozenset(options)
+    names = frozenset(options)
     decided: dict[str, list[str]] = defaultdict(list)
 
     def read(node: ast.expr) -> frozenset[str]:
-        return frozenset(ast.unparse(part) for part in ast.walk(node) if _is_loaded(part)) & known
+        return frozenset(ast.unparse(part) for part in ast.walk(node) if _is_loaded(part)) & names
 
     for statement in body:
         match statement:
             case ast.If(test=condition, body=then, orelse=otherwise):
                 for inner in (then, otherwise):
-                    of_branch = _decided_at_import(inner, known, test | read(condition))
+                    of_branch = _decided_at_import(inner, names, test | read(condition))
                     for name, others in of_branch.items():
                         decided[name] += others
             case (
@@ -574,7 +575,7 @@ def _decided_at_import(
                 | ast.AnnAssign(target=target, value=ast.expr() as value)
             ):
                 for name in (test | read(value)) - {ast.unparse(target)}:
-                    decided[name] += [ast.unparse(target)] if ast.unparse(target) in known else []
+                    decided[name] += [ast.unparse(target)] if ast.unparse(target) in names else []
     return {name: sorted({*others}) for name, others in decided.items() if others}
 
 
@@ -660,10 +661,8 @@ _UNKNOWN = "?"
 
 def allowed_values(annotation: ast.expr | None, default: ast.expr | None) -> Allowed:
     """Return the allowed values of an option, from its annotation and its default."""
-    of_annotation, of_default = (
-        _annotated(annotation) if annotation is not None else [],
-        _kind_of(default),
-    )
+    of_annotation = _annotated(annotation) if annotation is not None else []
+    of_default = _kind_of(default)
     words = [*of_annotation, *of_default]
     if not words or _UNKNOWN in words or (annotation is None and "null" in words):
         return ()
@@ -758,12 +757,14 @@ def committed_tables() -> Mapping[str, Names]:
     content = json.loads(LIST.read_text("utf-8"))
     versions = {minor(version): version for version in content["torch"]}
     minors, entries = [*versions], defaultdict[str, set[Entry]](set)
-    for kind, span, said, names in content["names"]:
+    for kind, span, types, names in content["names"]:
         since, dash, until = span.partition("-")
         last = until or (minors[-1] if dash else since)
-        for of in minors[minors.index(since) : minors.index(last) + 1]:
-            entries[of].update((kind, said, name) for name in names)
-    return {of: Names(version=versions[of], entries=frozenset(entries[of])) for of in minors}
+        for name in minors[minors.index(since) : minors.index(last) + 1]:
+            entries[name].update((kind, types, entry) for entry in names)
+    return {
+        name: Names(version=versions[name], entries=frozenset(entries[name])) for name in minors
+    }
 
 
 # -- values of options: kinds of JSON values, and literals -----------------------------------------
@@ -786,7 +787,7 @@ LONGEST_VALUE = 60
 class Lookup:
     """The result of a lookup."""
 
-    known: bool
+    is_known: bool
     """Whether a minor of the committed list or the installed source has the name."""
     is_installed: bool
     """Whether the installed torch has the name. Without torch it equals ``known``."""
@@ -844,14 +845,14 @@ class NameTables:
         if len(has_name) > len(self._tables):  # by its own source
             is_installed = has_name[-1]
         by_name = any(name in table.names[kind] for table in self._all)
-        known = is_installed or bool(versions)
-        hints = {} if by_name else self._hints(kind, name, known=known)
+        is_known = is_installed or bool(versions)
+        hints = {} if by_name else self._hints(kind, name, is_known=is_known)
         self._lookups[kind, name] = Lookup(
-            known=known,
+            is_known=is_known,
             is_installed=is_installed,
             versions=versions,
             hints=hints,
-            by_pattern=known and not by_name,
+            by_pattern=is_known and not by_name,
         )
         return self._lookups[kind, name]
 
@@ -860,7 +861,7 @@ class NameTables:
         it.
         """
         lookup = self.lookup(kind, name)
-        if lookup.is_installed or not lookup.known or self.installed is None:
+        if lookup.is_installed or not lookup.is_known or self.installed is None:
             return ""
         return (
             f"{kind} {name} is not in torch {self.installed.minor}, only in "
@@ -882,8 +883,8 @@ class NameTables:
         if (
             not self.untested
             or self.installed is None
-            or op in (known := database_of(self.installed.root))
-            or not known
+            or op in (operators := database_of(self.installed.root))
+            or not operators
         ):
             return ""
         return f"operator {op} is not in torch {self.installed.minor}"
@@ -907,14 +908,14 @@ class NameTables:
         """Return the problem of a value that no torch with known types allows for an option; None
         if it is allowed or unknown.
         """
-        known = [
+        allowed_types = [
             table.types[kind][name] for table in self._all if name in table.types.get(kind, {})
         ]
-        if not known or any(fits(value, allowed) for allowed in known):
+        if not allowed_types or any(fits(value, allowed) for allowed in allowed_types):
             return None
         written = json.dumps(value, default=str)
         shortened = written if len(written) <= LONGEST_VALUE else f"{written[:LONGEST_VALUE]}..."
-        literals = [json.loads(word) for word in known[-1] if word not in KINDS]
+        literals = [json.loads(word) for word in allowed_types[-1] if word not in KINDS]
         near = (
             nearest(value, [word for word in literals if isinstance(word, str)])
             if isinstance(value, str)
@@ -926,7 +927,7 @@ class NameTables:
             name=name,
             value=shortened,
             near=near,
-            types=shown_types(known[-1]),
+            types=shown_types(allowed_types[-1]),
         )
 
     def mode_problem(self, mode: object) -> Diagnostic | None:
@@ -975,7 +976,7 @@ class NameTables:
         """Return the names of every minor, and those of the installed torch."""
         return sorted(frozenset[str]().union(*(table.names[kind] for table in self._all)))
 
-    def _hints(self, kind: str, name: str, *, known: bool) -> dict[str, str]:
+    def _hints(self, kind: str, name: str, *, is_known: bool) -> dict[str, str]:
         """Return what was probably meant by an unknown name.
 
         Of a counter, the namespace, the name, or both may be wrong.
@@ -1003,7 +1004,7 @@ class NameTables:
             for counter in names
             if counter.startswith(f"{space}.")
         }
-        if known:  # by a pattern, as ``batch_layernrm`` by ``batch_.+``
+        if is_known:  # by a pattern, as ``batch_layernrm`` by ``batch_.+``
             return {"near": names_of_space.get(nearest(bare, names_of_space, cutoff=0.9), "")}
         if not bare and space in spaces:
             return {"space": space}
@@ -1077,9 +1078,9 @@ def operator_problems(
     document: Document, path: DataPath, names: Sequence[str], root: Path
 ) -> Iterator[Diagnostic]:
     """Yield the operators of a list at a path that ATen of the torch in ``root`` does not have."""
-    known = operators_of(root) if names else frozenset()
+    operators = operators_of(root) if names else frozenset()
     for index, name in enumerate(names):
-        if known and name.startswith("aten.") and name not in known:
+        if operators and name.startswith("aten.") and name not in operators:
             # other libraries than ATen have no list
-            near = nearest(name, known)
+            near = nearest(name, operators)
             yield document.diagnostic((*path, index), "unknown-operator", name=name, near=near)

@@ -157,14 +157,14 @@ class SeedTest:
         covering_backends = dict.fromkeys(
             case.backend for case in covering if f"{case.area}/{case.name}" in self.specs
         )
-        named = {name: backends.by_name[name].names for name in covering_backends}
+        names_of = {name: backends.by_name[name].names for name in covering_backends}
         pairs = [
             (
                 assertion,
                 [
                     name
                     for name in covering_backends
-                    if not assertion.on or not named[name].isdisjoint(assertion.on)
+                    if not assertion.on or not names_of[name].isdisjoint(assertion.on)
                 ],
             )
             for assertion in self.assertions

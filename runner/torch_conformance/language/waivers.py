@@ -226,7 +226,7 @@ def _frames_of_numbers(kind: str, pattern: str) -> tuple[str, ...]:
         "function.weight.grad",
         *literal,
     )
-    said = (
+    endings = (
         *(
             "within 2 x eager's error against float64, observed {0} of {0} elements wrong; at "
             f"[{{0}}]: got {{0}}, eager {{0}}, float64 {{0}}; greatest error of {{0}} ulp "
@@ -237,4 +237,4 @@ def _frames_of_numbers(kind: str, pattern: str) -> tuple[str, ...]:
         "observed greatest difference {0}; "
         "at [{0}]: {0} against {0}",
     )
-    return tuple(f"{kind}: expected {value} {words}" for value in values for words in said)
+    return tuple(f"{kind}: expected {value} {words}" for value in values for words in endings)

@@ -17,8 +17,8 @@ VARIABLE = "TORCH_CONFORMANCE_CACHE"
 
 def home() -> Path:
     """Return the cache folder; it may not exist."""
-    if named := os.environ.get(VARIABLE):
-        return Path(named).absolute()
+    if folder := os.environ.get(VARIABLE):
+        return Path(folder).absolute()
     base = os.environ.get("XDG_CACHE_HOME", "")
     # the XDG specification: a relative path is invalid and is ignored
     return (

@@ -243,8 +243,8 @@ def _big_gpu(machine: Machine, argument: str) -> str:
     answer = machine.facts.get("big_gpu")
     if answer is None:
         return "torch does not tell whether the GPU is one that Inductor has templates for"
-    found = f"{machine.arch} with {machine.facts.get('sms')} multiprocessors"
-    return "" if str(answer) == "True" else f"Inductor has no templates for the GPU, {found}"
+    gpu = f"{machine.arch} with {machine.facts.get('sms')} multiprocessors"
+    return "" if str(answer) == "True" else f"Inductor has no templates for the GPU, {gpu}"
 
 
 def _mkldnn(machine: Machine, argument: str) -> str:
@@ -408,8 +408,8 @@ def _ck_architectures(torch: InstalledTorch | None) -> tuple[str, ...]:
     config = torch.root / "_inductor" / "config.py" if torch is not None else None
     if config is None or not config.is_file():
         return CK_ARCHITECTURES
-    found = _CK_ARCHITECTURES.search(config.read_text("utf-8"))
-    return tuple(re.findall(r"\w+", found[1])) if found else ()
+    match = _CK_ARCHITECTURES.search(config.read_text("utf-8"))
+    return tuple(re.findall(r"\w+", match[1])) if match else ()
 
 
 def _libraries() -> tuple[str, ...]:
@@ -548,7 +548,7 @@ CAPABILITIES: Mapping[str, Capability] = {
         "Triton compiles for this GPU, which the machine may lack",
         _target,
         EXAMPLE,
-        _must(TARGETS.__contains__, f"is no target: {one_of(TARGETS)}"),
+        _must(TARGETS.__contains__, f"is not a target: {one_of(TARGETS)}"),
     ),
     "simulated": Capability(
         "Inductor generates code for this GPU, simulated, and Triton compiles it",
@@ -556,7 +556,7 @@ CAPABILITIES: Mapping[str, Capability] = {
         EXAMPLE,
         _must(
             SIMULATED_TARGETS.__contains__,
-            f"is no target that can be simulated: {one_of(SIMULATED_TARGETS)}",
+            f"is not a target that can be simulated: {one_of(SIMULATED_TARGETS)}",
         ),
     ),
     "call": Capability(
@@ -681,7 +681,7 @@ def is_cpp_wrapped(case: Case) -> bool:
 
 def availabilities_of(cases: Iterable[Case], machine: Machine) -> list[CaseAvailability]:
     """Return ``availability_of`` of each case. What many cases have in common is asked once."""
-    known: dict[object, CaseAvailability] = {}
+    by_requirements: dict[object, CaseAvailability] = {}
     verdicts: list[CaseAvailability] = []
     for case in cases:
         # positions do not count, and the hash of a tuple of texts is fast
@@ -689,11 +689,11 @@ def availabilities_of(cases: Iterable[Case], machine: Machine) -> list[CaseAvail
             case.target,
             case.missing_names,
             is_cpp_wrapped_and_counted(case),
-            tuple([(one.name, one.argument) for one in case.requires]),
+            tuple([(need.name, need.argument) for need in case.requires]),
         )
-        if key not in known:
-            known[key] = availability_of(case, machine)
-        verdicts.append(known[key])
+        if key not in by_requirements:
+            by_requirements[key] = availability_of(case, machine)
+        verdicts.append(by_requirements[key])
     return verdicts
 
 
@@ -702,7 +702,7 @@ def with_facts(machine: Machine, facts: Mapping[str, Any]) -> Machine:
     torch than the inspected one.
     """
     no_facts = (TORCH_ROOT, ANSWERS)
-    known = {name: value for name, value in facts.items() if name not in no_facts}
+    usable = {name: value for name, value in facts.items() if name not in no_facts}
     root = facts.get(TORCH_ROOT)
     version = str(facts.get("torch"))
     inspected = machine.torch_root or ""
@@ -723,7 +723,7 @@ def with_facts(machine: Machine, facts: Mapping[str, Any]) -> Machine:
         gpus=gpus,
         gpu_memory=memory,
         arch=arch,
-        facts={**machine.facts, **known},
+        facts={**machine.facts, **usable},
         answers=answers,
     )
 
@@ -742,24 +742,26 @@ def with_target(
         )
         return replace(machine, targets={**machine.targets, target: problem})
     versions = {str(name): str(version) for name, version in facts.get("versions", {}).items()}
-    known = {
+    simulated = {
         **machine.facts,
         **versions,
         f"target {target}": str(facts["problem"])
         or f"canaries passed: {', '.join(facts['canaries'])}",
     }
-    return replace(machine, targets={**machine.targets, target: str(facts["problem"])}, facts=known)
+    return replace(
+        machine, targets={**machine.targets, target: str(facts["problem"])}, facts=simulated
+    )
 
 
 def questions_of(cases: Iterable[Case]) -> tuple[str, ...]:
     """Return the predicates, and the devices and compilers of vendors, that cases require, each
     once.
     """
-    asked = ("call", "device", "compiler")
+    probed = ("call", "device", "compiler")
     arguments = (
         need.argument
         for case in cases
         for need in case.requires
-        if need.name in asked and need.argument
+        if need.name in probed and need.argument
     )
     return tuple(dict.fromkeys(arguments))

@@ -86,14 +86,14 @@ class _Escaping:
 
     def write(self, text: str, /) -> int:
         """Write a text, escaped; return its length."""
-        shown = text
+        safe = text
         if not isinstance(text, Shown):
-            shown = _redacted(text) if self._redacts else text
+            safe = _redacted(text) if self._redacts else text
             # a CI command counts only at the start of a line
-            shown = escaping.plain(shown) if self._is_at_start else escaping.plain(f"x{shown}")[1:]
-        if shown:
-            self._stream.write(shown)
-            self._is_at_start = not shown.rpartition("\n")[2].strip()
+            safe = escaping.plain(safe) if self._is_at_start else escaping.plain(f"x{safe}")[1:]
+        if safe:
+            self._stream.write(safe)
+            self._is_at_start = not safe.rpartition("\n")[2].strip()
         return len(text)
 
     def writelines(self, texts: Iterable[str], /) -> None:

@@ -11,7 +11,7 @@ All writers use the rules of this module.
   ``user:password@host``, tokens of well-known
   services, private keys, Authorization headers, and the value of ``password=``, ``token=``,
   ``secret=``. It guesses from no other name: a
-  pass of a compiler and a key of a cache are no secrets.
+  pass of a compiler and a key of a cache are not secrets.
 - ``redacted_result`` applies both to all free text of a result. Identifiers, digests and file names
   stay, because readers compare them.
 
@@ -54,7 +54,7 @@ ORDINARY = frozenset(
     "true false none null yes no enabled disabled default auto always never inductor eager "
     "debug info".split()
 )
-"""Values that are no secrets, whatever has them."""
+"""Values that are not secrets, under any name."""
 
 _SHORTEST = 5
 """In characters. A shorter value is probably an ordinary word of the output."""
@@ -107,7 +107,7 @@ class KnownSecrets:
                 self.learn(userinfo.partition(":")[2])
 
     def learn(self, *values: str) -> None:
-        """Learn values.
+        """Add values to mask, also in stripped and in URL-quoted form.
 
         Short values and ordinary words are ignored, because they also occur where they are not
         secrets.

@@ -74,10 +74,10 @@ def _registry() -> "Registry[Json]":
     from referencing import Registry, Resource
 
     registry: Any = Registry  # mypy does not know the names of its arguments
-    made: Registry[Json] = registry(
+    schemas: Registry[Json] = registry(
         retrieve=lambda file: Resource.from_contents(load(file.partition(".")[0]))
     )
-    return made
+    return schemas
 
 
 def _resolve(node: object, file: str) -> Json:
@@ -142,12 +142,12 @@ def _dialect() -> Any:
     )
     # a part has one validator, as it has no references; the library makes one for each value, which
     # takes half of its time
-    evolve, made = dialect.evolve, dict[int, Any]()
+    evolve, validators = dialect.evolve, dict[int, Any]()
 
     def of_part(self: object, *, schema: object, **changes: object) -> Any:
-        if id(schema) not in made:  # it lives as long as its validator
-            made[id(schema)] = evolve(self, schema=schema, **changes)
-        return made[id(schema)]
+        if id(schema) not in validators:  # it lives as long as its validator
+            validators[id(schema)] = evolve(self, schema=schema, **changes)
+        return validators[id(schema)]
 
     def descend(
         self: Any, instance: object, schema: object, path: object = None, schema_path: Any = None
@@ -165,10 +165,12 @@ def misfit(value: object, name: str) -> str | None:
     """Return in words where a value first does not fit the schema ``name``, for values that are in
     no file; None where it fits.
     """
-    found = itertools.islice(validator_of(name).iter_errors(value), 1000)
+    errors = itertools.islice(validator_of(name).iter_errors(value), 1000)
     try:
         # of a map the library yields in no order
-        first = min(found, key=lambda it: [f"{key!s:>9}" for key in it.absolute_path], default=None)
+        first = min(
+            errors, key=lambda it: [f"{key!s:>9}" for key in it.absolute_path], default=None
+        )
     except RecursionError:
         return "$: nested too deep"
     if first is None:
@@ -193,12 +195,12 @@ def unknown_key(
 ) -> Problem:
     """Return the problem of a key that a map may not have; the schema says which it may."""
     title = title_of(node, path)
-    known = list(node.get("properties", {}) if allowed is None else allowed)
+    allowed_keys = list(node.get("properties", {}) if allowed is None else allowed)
     place = (*path, key)
     problem = _unknown_word(
-        key, known, what, title if what == "key" and title != "spec" else "", place
+        key, allowed_keys, what, title if what == "key" and title != "spec" else "", place
     )
-    near = nearest(key, [name for name in known if name not in value], cutoff=NEAR)
+    near = nearest(key, [name for name in allowed_keys if name not in value], cutoff=NEAR)
     arguments = {
         **problem.arguments,
         "of_entry": of_entry,
@@ -288,9 +290,9 @@ def _of_branches(misfit: _Misfit) -> Iterator[Problem]:
     elif keys and not is_one:
         yield misfit.problem("none-of", keys=one_of(keys))
     elif keys and isinstance(value, dict):
-        named = [key for key in keys if key in value]
-        near = "" if named else next(filter(None, (nearest(key, keys) for key in value)), "")
-        written = " and ".join(named) or "none"
+        present = [key for key in keys if key in value]
+        near = "" if present else next(filter(None, (nearest(key, keys) for key in value)), "")
+        written = " and ".join(present) or "none"
         yield misfit.problem("not-one-of", keys=one_of(keys), named=written, near=near)
     else:  # a branch is a type, words, or true
         of_branch = "" if keys else "string"
@@ -316,8 +318,8 @@ def _of_least(misfit: _Misfit) -> Iterator[Problem]:
 
 
 def _out_of_range(misfit: _Misfit) -> Iterator[Problem]:
-    bound = {misfit.keyword: str(misfit.argument)}
-    yield misfit.problem("out-of-range", value=f"{misfit.value!s:.40}", **bound)
+    limit = {misfit.keyword: str(misfit.argument)}
+    yield misfit.problem("out-of-range", value=f"{misfit.value!s:.40}", **limit)
 
 
 _RULES: Mapping[str, Callable[[_Misfit], Iterable[Problem]]] = {

@@ -82,10 +82,10 @@ def check() -> Path:
             "with TMPDIR"
         ) from error
     if why := problem_of(folder):
-        shown = (
+        folder_text = (
             f"{name}={os.environ[name]}" if name else f"the folder for temporary files, {folder}"
         )
-        raise UsageError(f"{one_line(shown)}: {why}; name another folder with TMPDIR")
+        raise UsageError(f"{one_line(folder_text)}: {why}; name another folder with TMPDIR")
     return folder
 
 
@@ -168,15 +168,15 @@ def space_of(folder: Path) -> Space:
     return Space(folder=str(folder.parent), bytes=space, files=files)
 
 
-def shortage(space: Space, said: str = "") -> str:
+def shortage(space: Space, message: str = "") -> str:
     """Return what there is too little space for; empty where there is enough.
 
-    ``said`` is what a failed case printed.
+    ``message`` is what a failed case printed.
     """
     if space.problem:
         return space.problem
     if space.bytes < _SHORT_BYTES or (
-        space.bytes < _SUSPECT_BYTES and any(words in said for words in _FULL)
+        space.bytes < _SUSPECT_BYTES and any(words in message for words in _FULL)
     ):
         return (
             f"no space is left in {space.folder} ({_mib(space.bytes)} free); make room there, or "

@@ -80,9 +80,9 @@ def _without(text: str, ranges: Sequence[Range]) -> Code:
     parts.append(text[at:])
     lines, numbers = [], []
     for number, line in enumerate("".join(parts).split("\n"), start=1):
-        left = line.replace(_MARK, "").rstrip() if _MARK in line else line
-        if left or left is line:
-            lines.append(left)
+        code = line.replace(_MARK, "").rstrip() if _MARK in line else line
+        if code or code is line:
+            lines.append(code)
             numbers.append(number)
     return Code("\n".join(lines), tuple(numbers), text.count("\n") + 1)
 

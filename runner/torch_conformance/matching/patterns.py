@@ -160,16 +160,16 @@ class Ids:
         """Return an id with many words of a glob, or words like them; words that ids have count
         first, and of these rare ones.
         """
-        known, words = self._by_word, []
+        by_word, words = self._by_word, []
         for word in _WORD.findall(pattern):
-            near = [word] if word in known else difflib.get_close_matches(word, known, n=1)
-            words += [(word not in known, len(known[other]), other) for other in near]
+            near = [word] if word in by_word else difflib.get_close_matches(word, by_word, n=1)
+            words += [(word not in by_word, len(by_word[other]), other) for other in near]
         nearest: Sequence[str] = self.ids
         for number, (_, _, word) in enumerate(sorted(words)):
             nearest = (
                 [case_id for case_id in nearest if word in case_id] or nearest
                 if number
-                else known[word]
+                else by_word[word]
             )
         return nearest[0]
 

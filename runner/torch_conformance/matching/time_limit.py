@@ -34,8 +34,8 @@ def time_limit(seconds: float) -> Iterator[None]:
     is_armed = True
     now = time.monotonic()
     deadline = now + seconds
-    left, outer_interval = signal.getitimer(signal.ITIMER_REAL)
-    outer_due = now + left if left else None
+    outer_left, outer_interval = signal.getitimer(signal.ITIMER_REAL)
+    outer_due = now + outer_left if outer_left else None
 
     def on_signal(signum: int, frame: FrameType | None) -> None:
         nonlocal outer_due

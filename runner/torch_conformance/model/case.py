@@ -159,14 +159,14 @@ class Settings:
 
     def patched(self, patch: Mapping[str, Mapping[str, Json]]) -> "Settings":
         """Return the settings with the options of a control in the place of their own."""
-        known = {
+        options_of = {
             section: options for section, options in patch.items() if section in self.by_section
         }
         return replace(
             self,
             **{
                 section: {**self.by_section[section], **options}
-                for section, options in known.items()
+                for section, options in options_of.items()
             },
         )
 

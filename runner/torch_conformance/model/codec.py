@@ -85,7 +85,9 @@ def decode(kind: object, value: Json, where: str) -> Json:
         return (
             None
             if value is None
-            else decode(next(one for one in arguments if one is not NoneType), value, where)
+            else decode(
+                next(argument for argument in arguments if argument is not NoneType), value, where
+            )
         )
     if origin in (tuple, frozenset):
         return origin(

@@ -109,16 +109,16 @@ def nearest(word: str, choices: Iterable[str], *, cutoff: float = 0.6) -> str:
 
     A short form has the first letter and the number of one choice, as fp32 of float32.
     """
-    known = list(choices)
-    for near in difflib.get_close_matches(word, known, n=3, cutoff=cutoff):
+    names = list(choices)
+    for near in difflib.get_close_matches(word, names, n=3, cutoff=cutoff):
         is_alike = difflib.SequenceMatcher(None, word, near).ratio() >= _ALIKE
         first, other = (name.rpartition(".")[2].lstrip("-")[:1] for name in (word, near))
         if is_alike or first == other:
             return near
     number = re.findall("[0-9]+", word)
-    short = [name for name in known if number and re.findall("[0-9]+", name) == number]
-    alike = [name for name in short if name[:1] == word[:1]]
-    return alike[0] if len(alike) == 1 else ""
+    short = [name for name in names if number and re.findall("[0-9]+", name) == number]
+    same_initial = [name for name in short if name[:1] == word[:1]]
+    return same_initial[0] if len(same_initial) == 1 else ""
 
 
 _ALIKE = 0.75
@@ -158,14 +158,14 @@ def unknown_word(
     what: str, word: str, choices: Iterable[str], *, cutoff: float = 0.6, **more: str
 ) -> Diagnostic:
     """Return the problem ``unknown-WHAT`` of a word that is not among the choices."""
-    known = list(choices)
-    near = nearest(word, known, cutoff=cutoff)
-    shown = word if len(word) <= _LONGEST else word[:_LONGEST] + "..."
+    names = list(choices)
+    near = nearest(word, names, cutoff=cutoff)
+    shortened = word if len(word) <= _LONGEST else word[:_LONGEST] + "..."
     return Diagnostic.of(
         f"unknown-{what}",
-        word=shown,
+        word=shortened,
         near=near,
-        allowed="" if near else one_of(known, near=word),
+        allowed="" if near else one_of(names, near=word),
         odd=odd_character(word),
         **more,
     )

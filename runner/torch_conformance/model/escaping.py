@@ -169,6 +169,6 @@ def headline(text: str) -> str:
     return " ".join(word for words in lines[: len(list(announcing)) + 1] for word in words)[:500]
 
 
-def counted(number: int, what: str) -> str:
+def counted(number: int, noun: str) -> str:
     """Return a number with what it counts: ``2 cases``."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -268,7 +268,9 @@ class Expectation:
         """Whether the compile of any function fulfils it; ``spies`` are those of the case."""
         return False
 
-    def is_reached(self, leaf: str, steps: Sequence[StepFacts], others: Sequence[Self]) -> bool:
+    def is_reached(
+        self, leaf: str, steps: Sequence[StepFacts], expectations: Sequence[Self]
+    ) -> bool:
         """Whether a count of 0 at a leaf could have been another one, by the facts of all steps of
         the case and its other expectations of the kind. Pure.
         """

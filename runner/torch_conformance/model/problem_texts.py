@@ -41,8 +41,10 @@ def text_of(code: str, arguments: Mapping[str, str | int]) -> tuple[str, str]:
         arguments = {"what": code.removeprefix("unknown-").replace("-", " "), **arguments}
 
     def filled(text: str) -> str:
-        kept = _OPTIONAL.sub(lambda part: part[1] if _has(part[1], arguments) else "", text)
-        return Template(kept).substitute(arguments)
+        required_text = _OPTIONAL.sub(
+            lambda part: part[1] if _has(part[1], arguments) else "", text
+        )
+        return Template(required_text).substitute(arguments)
 
     hint = next((hint for hint in hints if _has(_OPTIONAL.sub("", hint), arguments)), "")
     point = f" (at {arguments['point']})" if "point" in arguments else ""

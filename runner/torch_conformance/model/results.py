@@ -67,23 +67,23 @@ MANY = 20
 
 
 def waived(
-    judged: Outcome, waivers: Sequence[AppliedWaiver], attempts: Sequence[Outcome] = ()
+    outcome: Outcome, waivers: Sequence[AppliedWaiver], attempts: Sequence[Outcome] = ()
 ) -> Outcome:
     """Return what waivers make of an outcome; a flaky one is void where many attempts of the case
     had one outcome.
     """
     is_void = len(attempts) >= MANY and len(set(attempts)) == 1
-    if judged in WAIVABLE:
+    if outcome in WAIVABLE:
         matched = next(
             (waiver for waiver in waivers if waiver.effect is WaiverEffect.MATCHED), None
         )
-        return judged if matched is None or (matched.flaky and is_void) else Outcome.XFAIL
+        return outcome if matched is None or (matched.flaky and is_void) else Outcome.XFAIL
     unexpected = (
         waiver
         for waiver in waivers
         if waiver.effect is WaiverEffect.PASSED and (is_void or not waiver.flaky)
     )
-    return Outcome.XPASS if judged in PASSED and any(unexpected) else judged
+    return Outcome.XPASS if outcome in PASSED and any(unexpected) else outcome
 
 
 @frozen
@@ -273,8 +273,8 @@ class CaseResult(Attempt, Judged):
         """The notes, and whether all that the generated code calls is ATen's."""
         if not self.by_aten or self.eager_operators != NOT_MEASURED:
             return self.notes
-        what = "ATen computed the whole answer: inductor generated no kernel, and called"
-        return (*self.notes, f"{what} {', '.join(self.by_aten)}")
+        sentence = "ATen computed the whole answer: inductor generated no kernel, and called"
+        return (*self.notes, f"{sentence} {', '.join(self.by_aten)}")
 
     @property
     def is_executed(self) -> bool:
@@ -317,7 +317,7 @@ def executed(results: Iterable[CaseResult]) -> int:
 
 def result_of(case: Case, judged: Judged, **execution: Any) -> CaseResult:
     """Return the result of a case as it was judged; ``execution`` is what who ran it knows."""
-    known: dict[str, Any] = {
+    judged_fields: dict[str, Any] = {
         "case_id": case.id,
         "spec": case.spec,
         "seconds": 0.0,
@@ -328,7 +328,7 @@ def result_of(case: Case, judged: Judged, **execution: Any) -> CaseResult:
         "requires": tuple(dict.fromkeys(requirement.name for requirement in case.requires)),
         **values_of(judged, Judged),
     }
-    return CaseResult(**{**known, **execution})
+    return CaseResult(**{**judged_fields, **execution})
 
 
 PROOF = "proof"
@@ -430,10 +430,8 @@ class Policy:
             other = f"--repeat {repeat}"
             why = "the first repeats a failed case until it passes, the second counts failures"
         elif retries and max_failures:
-            other, why = (
-                f"--max-failures {max_failures}",
-                "retries run after all other cases, and --max-failures stops earlier",
-            )
+            other = f"--max-failures {max_failures}"
+            why = "retries run after all other cases, and --max-failures stops earlier"
         if other:
             raise UsageError(f"--retries {retries} with {other}: {why} (use one of them)")
         return cls(retries=retries, repeat=repeat, reads_specs=not has_profile)
@@ -479,44 +477,47 @@ class Policy:
         """Return the result of a case with attempts missing because of an interruption."""
         folded = self.fold(results)
         seen = f": {_cut(folded.reason)}" if folded.outcome.is_failure else ""
-        bound = self.bound(folded)
+        limit = self.bound(folded)
         return _not_run(
-            folded, results, f"interrupted after {len(results)} of {bound} attempts{seen}"
+            folded, results, f"interrupted after {len(results)} of {limit} attempts{seen}"
         )
 
     def _folded(self, results: Sequence[Redacted]) -> Redacted:
         outcomes = [result.outcome for result in results]
-        shown = min(
+        representative = min(
             results,
             key=lambda result: (not result.outcome.is_failure, result.outcome is not Outcome.XFAIL),
         )
-        outcome, waiver = outcome_of(outcomes, self.repeat, shown), shown.flaky_waiver
+        outcome = outcome_of(outcomes, self.repeat, representative)
+        waiver = representative.flaky_waiver
         others = [
             f"; another failure in attempt {number}: {result.outcome.label}: {_cut(result.reason)}"
             for number, result in enumerate(results, start=1)
-            if result.outcome not in _PASSED and _signature(result) != _signature(shown)
+            if result.outcome not in _PASSED and _signature(result) != _signature(representative)
         ]
         failed = sum(result.outcome.is_failure for result in results)
-        reason = _cut(shown.reason)
+        reason = _cut(representative.reason)
         end = ""
         if waiver is not None and outcome is Outcome.XPASS:
             begin = f"passed in each of {len(results)} attempts: "
             reason = (
                 f"remove the flaky waiver at {waiver.position} ({waiver.issue}), or narrow the glob"
             )
-            shown = replace(shown, position=waiver.position, level="", failure_type="xpass")
+            representative = replace(
+                representative, position=waiver.position, level="", failure_type="xpass"
+            )
         elif waiver is not None and outcome in WAIVABLE:
             begin = (
                 f"failed in each of {len(results)} attempts, no flake (write the waiver at "
                 f"{waiver.position} without 'flaky'): "
             )
-            reason = _cut(shown.failed[0].message.split("\n")[0])
+            reason = _cut(representative.failed[0].message.split("\n")[0])
         elif waiver is not None and outcome is Outcome.XFAIL:
             begin = f"failed {outcomes.count(Outcome.XFAIL)} of {len(results)} attempts: "
         elif outcome is Outcome.FLAKY and self.repeat > 1:
             counts = Counter(result.outcome for result in results)
             words = ", ".join(
-                f"{counts[known]} {known.label}" for known in Outcome if counts[known]
+                f"{counts[member]} {member.label}" for member in Outcome if counts[member]
             )
             begin = f"{len(results)} attempts had the outcomes {words}: "
         elif outcome is Outcome.FLAKY:
@@ -525,27 +526,34 @@ class Policy:
         elif outcome in RETRIED:
             begin = f"failed {failed} of {len(results)} attempts: "
         else:
-            begin, reason = "", shown.reason
+            begin, reason = "", representative.reason
         more = (
             f"; and other failures in {len(others) - _NAMED} more" if len(others) > _NAMED else ""
         )
         return replace(
-            shown,
+            representative,
             outcome=outcome,
             reason=f"{begin}{reason}{''.join(others[:_NAMED])}{more}{end}",
-            failure_type="flaky" if outcome is Outcome.FLAKY else shown.failure_type,
+            failure_type="flaky" if outcome is Outcome.FLAKY else representative.failure_type,
             seconds=round(sum(result.seconds for result in results), 3),
             attempts=tuple(map(attempt_of, results)),
         )
 
 
-def outcome_of(outcomes: Sequence[Outcome], repeat: int, shown: Redacted) -> Outcome:
+def outcome_of(outcomes: Sequence[Outcome], repeat: int, representative: Redacted) -> Outcome:
     """Return the outcome of all attempts together, whose result has the verdicts and waivers of
-    ``shown``.
+    ``representative``.
     """
     failure = next((outcome for outcome in outcomes if outcome.is_failure), None)
-    if any(waiver.flaky and waiver.effect is not WaiverEffect.EXPIRED for waiver in shown.waivers):
-        of_all = waived(fold(shown.verdicts, shown.target)[0], shown.waivers, outcomes)
+    if any(
+        waiver.flaky and waiver.effect is not WaiverEffect.EXPIRED
+        for waiver in representative.waivers
+    ):
+        of_all = waived(
+            fold(representative.verdicts, representative.target)[0],
+            representative.waivers,
+            outcomes,
+        )
         return failure or (Outcome.XFAIL if len(set(outcomes)) > 1 else of_all)
     is_flaky = len(set(outcomes)) > 1 and (repeat > 1 or outcomes[-1] in _PASSED)
     return Outcome.FLAKY if is_flaky else failure or outcomes[0]

@@ -145,8 +145,8 @@ class Statement:
         reasons = Counter(one_line(reason, 200) for reason in by_case.values())
         shown = [f"{count} x {reason}" for reason, count in reasons.most_common(_SHOWN)]
         more = [f"and {len(reasons) - _SHOWN} more reasons"] if len(reasons) > _SHOWN else []
-        what = "failed" if self.failed else "not executed"
-        counted = [f"{len(by_case)} of {self.required} required cases {what}"] if by_case else []
+        verb = "failed" if self.failed else "not executed"
+        counted = [f"{len(by_case)} of {self.required} required cases {verb}"] if by_case else []
         because = f": {'; '.join([*shown, *more])}" if shown else ""
         words = f"{'; '.join([*self.problems, *counted])}{because}"
         return one_line(f"profile {self.profile} {self.version} is {self.words}: {words}", 2_000)
@@ -183,10 +183,10 @@ class Statement:
             f"  {one_line(remark, 2_000)}"
             for remark in (*self.about_compiler, *self.problems, *self.remarks)
         )
-        for what in ("failed", "not executed", "not required here"):
-            reasons = self._reasons(what.removesuffix(" here").replace(" ", "_"))
+        for group in ("failed", "not executed", "not required here"):
+            reasons = self._reasons(group.removesuffix(" here").replace(" ", "_"))
             if reasons:
-                yield f"  {what}:"
+                yield f"  {group}:"
             for reason in dict.fromkeys(reasons.values()):
                 yield f"    {one_line(reason)}"
                 ids = fold(case_id for case_id, why in reasons.items() if why == reason)

@@ -144,7 +144,7 @@ EXAMPLE = "hip:gfx942"
 
 def evidence_of(level: str) -> str:
     """Return a level in words: ``O3 instructions``; empty for none."""
-    words = {known.value: known.name.lower() for known in Level}
+    words = {member.value: member.name.lower() for member in Level}
     return f"{level} {words.get(level, 'unknown')}" if level else ""
 
 

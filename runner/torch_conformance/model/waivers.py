@@ -26,29 +26,31 @@ class Signature:
     for any.
     """
 
-    def covers(self, seen: Mapping[str, float]) -> bool:
+    def covers(self, measured: Mapping[str, float]) -> bool:
         """Whether these are the numbers of a failure, about; those without numbers are of another
         failure.
         """
         if not self.numbers:
             return True
-        known = {"nonfinite": 0.0, **self.numbers}
-        most = known.pop("most", math.inf)
+        limits = {"nonfinite": 0.0, **self.numbers}
+        most = limits.pop("most", math.inf)
         return (
-            bool(seen)
-            and seen["error"] <= most
-            and all(_is_about(word, seen.get(word, 0.0), number) for word, number in known.items())
+            bool(measured)
+            and measured["error"] <= most
+            and all(
+                _is_about(word, measured.get(word, 0.0), number) for word, number in limits.items()
+            )
         )
 
 
-def _is_about(word: str, seen: float, known: float) -> bool:
+def _is_about(word: str, measured: float, waived: float) -> bool:
     if word in ("likeness", "bias", "outward"):
-        return abs(seen - known) <= LIKENESS
-    if word == "nonfinite" and not known:
-        return seen == 0
+        return abs(measured - waived) <= LIKENESS
+    if word == "nonfinite" and not waived:
+        return measured == 0
     factor = SIZE if word == "size" else ERROR
-    return known / factor <= seen <= known * factor or (
-        word == "share" and abs(seen - known) <= SHARE
+    return waived / factor <= measured <= waived * factor or (
+        word == "share" and abs(measured - waived) <= SHARE
     )
 
 

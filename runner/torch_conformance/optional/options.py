@@ -2,8 +2,8 @@
 
 The options of a command are a frozen dataclass, where the command is carried out (``cli/parser``
 says where): each field says how it is written, and ``cli/parser`` makes the parser of it. A field
-has the name of its option, with underscores; one without a help text is no option. No other room
-sees argparse.
+has the name of its option, with underscores; one without a help text is not an option. No other
+room sees argparse.
 """
 
 import re
@@ -141,7 +141,7 @@ def _number(text: str, least: float, most: float, problem: str) -> float:
 
 def positive(text: str) -> float:
     """Read a number above 0; raise ``ValueError``."""
-    return _number(text, 5e-324, 1.7e308, f"'{text}' is no number above 0")
+    return _number(text, 5e-324, 1.7e308, f"'{text}' is not a number above 0")
 
 
 def factor(text: str) -> float:
@@ -159,7 +159,7 @@ def times(text: str) -> int:
 def natural(text: str) -> int:
     """Read a whole number from 0 on; raise ``ValueError``."""
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise ValueError(f"'{text}' is no whole number from 0 on")
+        raise ValueError(f"'{text}' is not a whole number from 0 on")
     return int(text)
 
 
@@ -174,7 +174,7 @@ def _seed(text: str) -> int | str:
         return text
     if not (text.isascii() and text.isdecimal() and len(text) < 20):
         raise ValueError(
-            f"'{text}' is no seed: write a whole number, or write --shuffle behind the paths"
+            f"'{text}' is not a seed: write a whole number, or write --shuffle behind the paths"
         )
     return int(text)
 
@@ -348,7 +348,7 @@ class RunOptions(ExecutionOptions, SpecFiles, Selection, ReportFiles):
         "RUN", "select the cases that failed in this run: its folder, its id, or latest"
     )
     executor: str = may_differ(
-        "who runs the cases; what the machine is is compared",
+        "the executor changes no outcome; the facts of its machine are compared",
         one_of(
             ("local", "ray"),
             "local: this machine (default); ray: the nodes that joined a Ray cluster (extra "
@@ -356,14 +356,14 @@ class RunOptions(ExecutionOptions, SpecFiles, Selection, ReportFiles):
         ),
     )
     address: str | None = may_differ(
-        "where the head of the lab is; what the nodes are is compared",
+        "the address of the head; the facts of the nodes are compared",
         option(
             "HOST:PORT",
             "with --executor ray: the head of the cluster, of which this machine is a part",
         ),
     )
     lab: Path | None = may_differ(
-        "the file of the lab; what the nodes are is compared",
+        "the file of the lab; the facts of the nodes are compared",
         option(
             "FILE",
             "with --executor ray: the file of the lab; nodes that are not what it says are "
@@ -431,16 +431,18 @@ def written(options: type) -> Mapping[str, Mapping[str, Any]]:
     A class may name those of its fields that are ``OFFERED``.
     """
     offered = getattr(options, "OFFERED", None)
-    own = [
+    described = [
         field
         for field in fields(options)
         if "help" in field.metadata and (offered is None or field.name in offered)
     ]
-    own.sort(key=lambda field: ("positional" not in field.metadata, "nargs" in field.metadata))
-    known = {field.name: {**field.metadata, "default": field.default} for field in own}
+    described.sort(
+        key=lambda field: ("positional" not in field.metadata, "nargs" in field.metadata)
+    )
+    metadata = {field.name: {**field.metadata, "default": field.default} for field in described}
     return {
-        name: {key: value for key, value in how.items() if key not in ("may_differ", "is_report")}
-        for name, how in known.items()
+        name: {key: value for key, value in entry.items() if key not in ("may_differ", "is_report")}
+        for name, entry in metadata.items()
     }
 
 

@@ -38,12 +38,12 @@ def text_of(ids: Iterable[str], cases: Sequence[Case] = ()) -> str:
     reasons: dict[str, list[str]] = {}
     default = {case.spec for case in cases if not case.because}
     for case in cases:
-        named = (
+        case_name = (
             case.id
             if case.spec in default and not is_of_operator(case)
             else case.id.partition("[")[0]
         )
-        reasons.setdefault(one_line(case.because), []).append(named)
+        reasons.setdefault(one_line(case.because), []).append(case_name)
     why = [
         f"# on request: {line}: {reason}"
         for reason, of_reason in sorted(reasons.items())
@@ -120,10 +120,10 @@ def compare(ids: Mapping[str, int], root: Path, cases: Iterable[Case]) -> Compar
     )
 
 
-def problems(path: Path, ids: Mapping[str, int], gone: Iterable[str]) -> Iterator[Diagnostic]:
+def problems(path: Path, ids: Mapping[str, int], missing: Iterable[str]) -> Iterator[Diagnostic]:
     """Yield a problem for each line with cases that are gone."""
     by_line: dict[int, list[str]] = {}
-    for case_id in gone:
+    for case_id in missing:
         by_line.setdefault(ids[case_id], []).append(case_id)
     for line, lost in by_line.items():
         diagnostic = Diagnostic.of(

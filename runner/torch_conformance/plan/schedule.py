@@ -215,9 +215,9 @@ def environments(cases: Sequence[Case]) -> dict[str, Environment]:
         by_key.setdefault(environment.key, []).append(environment)
     return {
         key: replace(
-            alike[0], kinds=frozenset(kind for environment in alike for kind in environment.kinds)
+            group[0], kinds=frozenset(kind for environment in group for kind in environment.kinds)
         )
-        for key, alike in sorted(by_key.items(), key=lambda item: -len(item[1]))
+        for key, group in sorted(by_key.items(), key=lambda item: -len(item[1]))
     }
 
 
@@ -250,16 +250,16 @@ def order(
 
         # grouped by environment
         return sorted(cases, key=lambda case: (lot(keys[case.id]), lot(case.id)))
-    known = seconds or {}
+    durations = seconds or {}
     largest = next(iter(Counter(keys.values()).most_common(1)), ("", 0))[0]
 
     def urgency(case: Case) -> float:
         waits_for_zygote = zygotes > 1 and keys[case.id] != largest
-        return known.get(case.id, math.inf) + (_START_SECONDS if waits_for_zygote else 0.0)
+        return durations.get(case.id, math.inf) + (_START_SECONDS if waits_for_zygote else 0.0)
 
     ordered = sorted(cases, key=urgency, reverse=True)
     if any(devices.is_accelerator(case.device) for case in cases):
-        ordered = _mixed(ordered, known)
+        ordered = _mixed(ordered, durations)
     if zygotes == 1:
         first: dict[str, int] = {}
         for place, case in enumerate(ordered):
@@ -268,21 +268,21 @@ def order(
     return sorted(ordered, key=is_exclusive)
 
 
-def _mixed(ordered: Sequence[Case], known: Mapping[str, float]) -> list[Case]:
+def _mixed(ordered: Sequence[Case], durations: Mapping[str, float]) -> list[Case]:
     """Take cases from both ends of those in order of length, so that in each part of the result
     their mean length is about the same.
 
     A driver makes contexts one after another, each core works on one case. With all short cases at
     the end, the driver would be idle at first, and the cores would wait for contexts later.
     """
-    mean = sum(known.get(case.id, 0.0) for case in ordered) / max(
-        1, sum(case.id in known for case in ordered)
+    mean = sum(durations.get(case.id, 0.0) for case in ordered) / max(
+        1, sum(case.id in durations for case in ordered)
     )
     waiting, mixed, seconds = deque(ordered), list[Case](), 0.0
     while waiting:
         case = waiting.popleft() if seconds <= mean * len(mixed) else waiting.pop()
         mixed.append(case)
-        seconds += known.get(case.id, mean)
+        seconds += durations.get(case.id, mean)
     return mixed
 
 
@@ -429,11 +429,11 @@ def spares(count: int) -> int:
     can use several spare workers. Where cases use all cores, warm-ups during long cases still save
     time: the driver makes contexts one after another. Each uses memory.
     """
-    besides = int(cores()) - count
+    spare_cores = int(cores()) - count
     for_memory = (
         _shared_memory() - count * (_MEMORY_OF_COMPILING + _MEMORY_ON_HOST_OF_GPU)
     ) // _MEMORY_ON_HOST_OF_GPU
-    return max(0, min(3 * count, max(besides, min(count, for_memory))))
+    return max(0, min(3 * count, max(spare_cores, min(count, for_memory))))
 
 
 def memory_limit(text: str) -> int | None:

@@ -502,19 +502,20 @@ class _Composer:
         self._has_keywords = bool(arguments.get("kwargs"))
         if self._has_keywords and is_package:
             raise NothingChecked("only the runner calls a package with arguments by keyword")
-        own, is_eager = arguments.get("inputs"), bool(arguments.get("eager"))
+        inputs, is_eager = arguments.get("inputs"), bool(arguments.get("eager"))
         compares = self._plan["needs_eager"] and not is_eager
         lines = []
-        if own is not None:
-            lines.append(f"inputs = {self._value(own)}")
+        if inputs is not None:
+            lines.append(f"inputs = {self._value(inputs)}")
             lines += ["eager_inputs = copy.deepcopy(inputs)"] if compares else []
         if self._has_keywords:
             lines.append(f"keywords = {self._value(arguments['kwargs'])}")
             lines += ["eager_keywords = copy.deepcopy(keywords)"] if compares else []
         ours, theirs = (", keywords", ", eager_keywords") if self._has_keywords else ("", "")
-        given = arguments.get("context")
+        own_context = arguments.get("context")
         contexts = [
-            self._context(entry) for entry in (self._body["context"] if given is None else given)
+            self._context(entry)
+            for entry in (self._body["context"] if own_context is None else own_context)
         ]
         if compares:
             self._helpers.add("effects")
@@ -540,8 +541,11 @@ class _Composer:
             if arguments.get("package") or arguments.get("dynamic_shapes"):
                 raise NothingChecked("only the runner builds a package for several sizes")
             strict = arguments.get("strict")
-            how = "" if strict is None else f", strict={strict!a}"
-            call = [f"package = ahead(function{suffix}, inputs{how})", "output = package(*inputs)"]
+            arguments_of_export = "" if strict is None else f", strict={strict!a}"
+            call = [
+                f"package = ahead(function{suffix}, inputs{arguments_of_export})",
+                "output = package(*inputs)",
+            ]
         is_seen = "runs" in self._helpers and not is_eager and not is_package
         lines += ["runs.clear()"] if is_seen else []
         lines += _within(f"with {', '.join(contexts)}:", call) if contexts else call
@@ -557,12 +561,12 @@ class _Composer:
         effects = planned["effects"]
         if effects is None:
             return []
-        how = [] if memory else ["memory=False"]
-        how += [
+        keywords = [] if memory else ["memory=False"]
+        keywords += [
             f"{word}={effects[word]!a}" for word in ("rtol", "atol") if effects[word] is not None
         ]
-        how += [] if effects["equal_nan"] else ["equal_nan=False"]
-        return [f"call.compare({', '.join([results, *how])})"]
+        keywords += [] if effects["equal_nan"] else ["equal_nan=False"]
+        return [f"call.compare({', '.join([results, *keywords])})"]
 
     def _context(self, entry: Json) -> str:
         if isinstance(entry, str):
@@ -586,17 +590,17 @@ class _Composer:
             raise NothingChecked("backward of a call with arguments by keyword")
         self._helpers.add("gradients")
         loss = arguments.get("loss", "sum")
-        how = ascii(loss) if loss in ("sum", "mean") else self._named(loss)
+        loss_code = ascii(loss) if loss in ("sum", "mean") else self._named(loss)
         (suffix,) = self._functions.values()
         if not self._plan["needs_eager"]:
-            return [f"output = gradients(output, {how}, function{suffix}, *inputs)"]
-        eager = f"gradients(expected, {how}, eager_function{suffix}, *eager_inputs)"
-        exact = f"attempt(lambda: gradients(reference, {how}, call.exact[0], *call.exact[1]))"
+            return [f"output = gradients(output, {loss_code}, function{suffix}, *inputs)"]
+        eager = f"gradients(expected, {loss_code}, eager_function{suffix}, *eager_inputs)"
+        exact = f"attempt(lambda: gradients(reference, {loss_code}, call.exact[0], *call.exact[1]))"
         lines = _within(
             'with torch.compiler.set_stance("force_eager"):',
             [f"expected = {eager}", *([f"reference = {exact}"] if self._has_call else [])],
         )
-        lines.append(f"output = gradients(output, {how}, function{suffix}, *inputs)")
+        lines.append(f"output = gradients(output, {loss_code}, function{suffix}, *inputs)")
         if not self._has_call:
             return ["reference = None", *lines]
         return [*lines, *self._effects(planned, "None, None", memory=True)]
@@ -615,25 +619,27 @@ class _Composer:
             self._note(f"{place}: its condition asks for the generated code")
         elif expected.kind == "close":
             self._helpers.add("check")
-            how = [self._named(check.of), self._named(check.to)]
+            arguments = [self._named(check.of), self._named(check.to)]
             if check.judge_kind is Judge.CALIBRATED:
                 part = check.to.partition(".")[2]
                 reference = f"attempt(follow, reference, {part!a})" if part else "reference"
-                how += [f"reference={reference}", "calibrated=True"]
-            how += ["exact=True"] if check.exact else []
+                arguments += [f"reference={reference}", "calibrated=True"]
+            arguments += ["exact=True"] if check.exact else []
             if check.exact == "bits":
                 self._note(f"{place}: the bits of NaN")
-            how += ["strides=False"] if check.strides or not check.compares_with_eager else []
-            how += ["equal_nan=False"] if not check.equal_nan else []
+            arguments += ["strides=False"] if check.strides or not check.compares_with_eager else []
+            arguments += ["equal_nan=False"] if not check.equal_nan else []
             if check.rtol is not None:
-                how.append(f"rtol={check.rtol!a}, atol={check.atol!a}")
-            lines = [f"check({', '.join(how)})"]
+                arguments.append(f"rtol={check.rtol!a}, atol={check.atol!a}")
+            lines = [f"check({', '.join(arguments)})"]
         elif expected.kind == "equals":
             self._helpers |= {"check", "equal"}
             for name, other in check.pairs.items():
                 is_named = is_reference(other)
-                wanted = self._named(str(other["ref"])) if is_named else ascii(as_text(other))
-                lines.append(f"equal({name!a}, {self._named(name)}, {wanted})")
+                expected_value = (
+                    self._named(str(other["ref"])) if is_named else ascii(as_text(other))
+                )
+                lines.append(f"equal({name!a}, {self._named(name)}, {expected_value})")
         elif expected.kind == "raises":
             lines = self._raises(check, place)
         elif expressions := {} if asks_for_code(expected.body) else _expressions(check):
@@ -650,12 +656,12 @@ class _Composer:
         if check.before:
             self._note(f"{place}: that it comes before the backend")
         cause = check.cause
-        how = [f"match={check.match!a}"] if check.match is not None else []
-        how += [f"kind={check.type!a}"] if not check.as_eager else ["eager=eager_raised"]
+        arguments = [f"match={check.match!a}"] if check.match is not None else []
+        arguments += [f"kind={check.type!a}"] if not check.as_eager else ["eager=eager_raised"]
         if not (check.before or check.as_eager or "backend" in self._body["compile"]):
-            how.append("entered=runs")
-        how += [f"causes=[({cause.type!a}, {cause.match or ''!a})]"] if cause else []
-        return [f"check_raised({', '.join(['raised', *how])})"]
+            arguments.append("entered=runs")
+        arguments += [f"causes=[({cause.type!a}, {cause.match or ''!a})]"] if cause else []
+        return [f"check_raised({', '.join(['raised', *arguments])})"]
 
     def _sees_globals(self) -> bool:
         """Whether what the spec's Python holds is compared: what its own backend, passes and hooks

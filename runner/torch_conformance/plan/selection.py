@@ -46,7 +46,7 @@ def read_shard(text: str) -> tuple[int, int]:
     """Read ``I/N``, the I-th of N shards, from 1; raise ``UsageError``."""
     match = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
-        raise UsageError(f"'{text}' is no shard: write I/N with I from 1 to N, for example 2/4")
+        raise UsageError(f"'{text}' is not a shard: write I/N with I from 1 to N, for example 2/4")
     return int(match[1]), int(match[2])
 
 
@@ -60,12 +60,12 @@ def shards_of(
     share the cases alike. A case without seconds counts as the median of its area, else of all
     cases, else as 1.
     """
-    known: dict[str, list[float]] = {}
+    by_area: dict[str, list[float]] = {}
     for case in cases:
         if case.id in seconds:
-            known.setdefault(case.area, []).append(seconds[case.id])
-    usual = {area: _median(values) for area, values in known.items()}
-    otherwise = _median([value for values in known.values() for value in values] or [1.0])
+            by_area.setdefault(case.area, []).append(seconds[case.id])
+    usual = {area: _median(values) for area, values in by_area.items()}
+    otherwise = _median([value for values in by_area.values() for value in values] or [1.0])
     # whole numbers: their sums do not depend on the order
     cost = {
         case.id: max(1, round(1000 * seconds.get(case.id, usual.get(case.area, otherwise))))
@@ -128,21 +128,21 @@ def select(cases: Sequence[Case], backends: Backends, selection: Selection) -> l
     """
     names, globs, tags = selection.backend, selection.select, selection.tag
     require_known("backend", names, backends.by_name)
-    known = {tag for case in cases for tag in case.tags} if tags else set()
-    require_known("tag", [tag.removeprefix(NOT) for tag in tags], known)
+    all_tags = {tag for case in cases for tag in case.tags} if tags else set()
+    require_known("tag", [tag.removeprefix(NOT) for tag in tags], all_tags)
     included = {tag for tag in tags if not tag.startswith(NOT)}
     unwanted = {tag.removeprefix(NOT) for tag in tags if tag.startswith(NOT)}
     selected = [case for case in cases if not names or case.backend in names]
     if globs:
-        named, left_out = (
+        positive, left_out = (
             [text.removeprefix(NOT) for text in globs if text.startswith(NOT) is out]
             for out in (False, True)
         )
-        matching, without = _matching(named, selected), _matching(left_out, selected)
+        matching, without = _matching(positive, selected), _matching(left_out, selected)
         selected = [
             case
             for case in selected
-            if (not named or case.id in matching) and case.id not in without
+            if (not positive or case.id in matching) and case.id not in without
         ]
     return [
         case
@@ -179,17 +179,17 @@ def without_benches(case: Case) -> Case:
 
 
 def why_nothing_selected(
-    read: int, selection: Selection, *, shard: str | None, of: int | None = None
+    read: int, selection: Selection, *, shard: str | None, count: int | None = None
 ) -> str:
     """Return why no case is selected.
 
-    ``read`` is the number of cases read, ``of`` that selected before sharding, where known.
+    ``read`` is the number of cases read, ``count`` that selected before sharding, where known.
     """
     if not read:
         return "no case is selected: the files that were read hold none"
-    if of and shard:
+    if count and shard:
         return (
-            f"no case is selected: none of the {of} selected cases falls to shard {shard}; its "
+            f"no case is selected: none of the {count} selected cases falls to shard {shard}; its "
             "run is recorded, so that it can be merged"
         )
     globs = selection.select
@@ -224,10 +224,10 @@ def requested(
     default = {case.spec for case in read if not case.on_request}
     read_files = {case.spec for case in read} if paths else ()
     files = {file: Path(sources.get(file, file)).resolve() for file in read_files}
-    named: set[str] = set()
+    specs: set[str] = set()
     for path in map(Path.resolve, paths):
         below = [spec for spec, file in files.items() if file == path or path in file.parents]
-        named.update(below if path in files.values() or default.isdisjoint(below) else ())
+        specs.update(below if path in files.values() or default.isdisjoint(below) else ())
     usual = Ids(case.id for case in read if not case.on_request)
     matching = _matching(
         [
@@ -241,7 +241,7 @@ def requested(
         case
         for case in cases
         if not case.on_request
-        or case.spec in named
+        or case.spec in specs
         or not set(selection.tag).isdisjoint(case.tags)
         or case.id in matching
     ]
@@ -251,8 +251,8 @@ def check_names(names: Sequence[str], backends: Backends) -> None:
     """Raise ``UsageError`` for a name that is neither a backend nor a capability."""
     from torch_conformance.machine.capabilities import CAPABILITIES  # ``list`` needs none of them
 
-    known = [*backends.by_name, *CAPABILITIES]
-    require_known("backend or capability", names, known, "--require")
+    allowed = [*backends.by_name, *CAPABILITIES]
+    require_known("backend or capability", names, allowed, "--require")
 
 
 # -- what is read where the command line names no specs --------------------------------------------
@@ -309,14 +309,14 @@ def _settings_file() -> Path | None:
     """Return the settings of the working folder, or of the nearest folder above it: up to the root
     of the repository, and of this user, because a file may name modules that are imported.
     """
-    here = Path()
+    parent = Path()
     for _ in Path.cwd().parts:
-        path = here / SETTINGS.file_name
-        if os.path.lexists(path) and (here == Path() or path.lstat().st_uid in (0, os.getuid())):
+        path = parent / SETTINGS.file_name
+        if os.path.lexists(path) and (parent == Path() or path.lstat().st_uid in (0, os.getuid())):
             return path
-        if (here / ".git").exists():
+        if (parent / ".git").exists():
             return None
-        here /= ".."
+        parent /= ".."
     return None
 
 
@@ -348,10 +348,13 @@ def _own_specs(root: Path) -> tuple[Path, ...]:
     """Return ``specs`` of a folder, or the spec files in it; nothing for the folder of the shipped
     specs, or without any.
     """
-    own = root / "specs"
-    if own.is_dir():
+    folder_of_specs = root / "specs"
+    if folder_of_specs.is_dir():
         return (
-            () if own.resolve() == folder("specs").resolve() or not discover([own], []) else (own,)
+            ()
+            if folder_of_specs.resolve() == folder("specs").resolve()
+            or not discover([folder_of_specs], [])
+            else (folder_of_specs,)
         )
     paths = sorted(
         path for path in root.glob("*.y*ml") if path.is_file() and is_spec_file(path, root)

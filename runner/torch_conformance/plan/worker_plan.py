@@ -46,12 +46,12 @@ def digest_of(case: Case) -> str:
 
     File paths and line numbers do not count. ``--bench`` does not change the digest.
     """
-    apart = (
+    excluded = (
         "isolation",
         "preludes",
         "functions",
     )  # isolation is not part of the claim; the text of the others is added below
-    body = {name: value for name, value in body_as_json(case).items() if name not in apart}
+    body = {name: value for name, value in body_as_json(case).items() if name not in excluded}
     preludes = [block.text for block in case.body.preludes]
     functions = {
         name: code.block.text if isinstance(code, WrittenFunction) else code

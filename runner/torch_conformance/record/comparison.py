@@ -16,8 +16,8 @@ FREE_FACTS: Mapping[str, str] = {
 """Facts of a machine that may differ; its host name is never recorded."""
 
 FREE_VARIABLES: Mapping[str, str] = {
-    "CUDA_VISIBLE_DEVICES": "which of the machine's GPUs; what they are and how many is compared",
-    "HIP_VISIBLE_DEVICES": "which of the machine's GPUs; what they are and how many is compared",
+    "CUDA_VISIBLE_DEVICES": "which of the machine's GPUs; their kind and number are compared",
+    "HIP_VISIBLE_DEVICES": "which of the machine's GPUs; their kind and number are compared",
     "ROCM_PATH": "the path of ROCm on that machine; its version is compared",
     "CUDA_HOME": "the path of CUDA on that machine; its version is compared",
     "CUDA_PATH": "the path of CUDA on that machine; its version is compared",

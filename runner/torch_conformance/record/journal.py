@@ -165,7 +165,7 @@ def read_run(path: Path, *, checks: bool = True) -> Run:
             problem = "a second header" if header is not None else ""
             header = record
         elif header is None:
-            problem = "the first line is no header"
+            problem = "the first line is not a header"
         elif footer is not None:
             problem = "a line after the footer"
         elif kind == "footer":
@@ -198,9 +198,9 @@ def read_run(path: Path, *, checks: bool = True) -> Run:
             )
     if header is None:
         raise JournalError(1, "no header")
-    kept = {case_id: tuple(lines) for case_id, lines in attempts.items()}
+    attempt_lines = {case_id: tuple(lines) for case_id, lines in attempts.items()}
     ended = results.values() if footer is None else footer.warned(results.values())
-    return Run(header=header, results=tuple(ended), footer=footer, attempts=kept)
+    return Run(header=header, results=tuple(ended), footer=footer, attempts=attempt_lines)
 
 
 def _records(path: Path) -> Iterator[tuple[int, str, Any]]:
@@ -256,7 +256,7 @@ def _problem_of_header(header: RunHeader) -> str:
     for option in ("retries", "repeat", "min-executed"):
         text = header.options.get(option, "0")
         if not text.isdecimal() or len(text) > 9:
-            return f"its --{option} is no number"
+            return f"its --{option} is not a number"
     if len(header.profile) > 1:
         return "two profiles"
     return (
@@ -305,12 +305,12 @@ def problem_of_result(result: Redacted, *, retries: int, repeat: int) -> str:
     parts: tuple[Attempt, ...] = (result, *result.attempts)
     for part in parts:
         if part.folder and not _FOLDER.fullmatch(part.folder):
-            return f"'{part.folder}' is no folder of a case"
+            return f"'{part.folder}' is not the folder of a case"
     for name in (*result.attachments, *(name for part in parts for name in part.evidence)):
         if "/" in name or name in ("", ".", ".."):
-            return f"'{name}' is no file of a case in its folder"
+            return f"'{name}' is not a file of a case in its folder"
     if not all(_DIGEST.fullmatch(digest) for part in parts for digest in part.evidence.values()):
-        return "the digest of a file is no sha256"
+        return "the digest of a file is not a sha256"
     if result.attempts:
         for attempt in result.attempts:
             if problem := _problem_of_outcome(attempt, result.target):
@@ -320,7 +320,7 @@ def problem_of_result(result: Redacted, *, retries: int, repeat: int) -> str:
             return f"{len(result.attempts)} attempts, where at most {most} are made"
         folders = [attempt.folder for attempt in result.attempts if attempt.folder]
         if len(set(folders)) < len(folders):
-            return "two attempts of one folder"
+            return "two attempts in one folder"
         outcome = outcome_of([attempt.outcome for attempt in result.attempts], repeat, result)
         if result.outcome not in (outcome, Outcome.NOT_RUN):
             return f"{result.outcome.label}, though its attempts give {outcome.label}"
@@ -427,10 +427,12 @@ class JournalWriter:
             {"format": FORMAT, **codec.encode(record)} if kind == "header" else codec.encode(record)
         )
         # the id is first, so that ``run.preparation`` can read it without decoding the line
-        named = {name: encoded[name] for name in ("case_id",) if name in encoded}
+        case_first = {name: encoded[name] for name in ("case_id",) if name in encoded}
         # ASCII, so that lone surrogates and every line separator of Unicode leave one line of valid
         # UTF-8
-        line = json.dumps({"kind": kind, **named, **encoded}, allow_nan=False, ensure_ascii=True)
+        line = json.dumps(
+            {"kind": kind, **case_first, **encoded}, allow_nan=False, ensure_ascii=True
+        )
         with naming(self._path):
             if self._is_to_continue:
                 # a header begins the journal of a run that has nothing to keep again
@@ -449,22 +451,22 @@ class JournalWriter:
         if self._is_to_continue:
             return
         mine = os.fstat(self._stream.fileno())
-        how = ""
+        problem = ""
         try:
             if not os.path.samestat(os.lstat(self._path), mine):
-                how = "another file is in its place"
+                problem = "another file is in its place"
             elif mine.st_size != self._size:
-                how = f"it has {mine.st_size} bytes, and {self._size} were written"
+                problem = f"it has {mine.st_size} bytes, and {self._size} were written"
             elif content:
                 with open_plain(self._path) as stream:
                     if hashlib.sha256(stream.read()).digest() != self._digest.digest():
-                        how = "its content is not what was written"
+                        problem = "its content is not what was written"
         except (OSError, JournalError) as error:
-            how = str(error)
-        if how:
+            problem = str(error)
+        if problem:
             raise JournalAltered(
                 f"{self._path}: the journal was changed while the run went on, by a case or "
-                f"another program: {how}"
+                f"another program: {problem}"
             )
 
     def set_aside(self) -> None:

@@ -241,12 +241,12 @@ def _head(reason: str, outcome: Outcome, failed: Sequence[Verdict]) -> str:
     text.
     """
     reason = one_line(reason) or slug(outcome)
-    said = [
+    texts = [
         one_line(text.strip().split("\n")[0])
         for verdict in failed[:1]
         for text in (verdict.message, verdict.observed)
     ]
-    return "" if reason in said else reason
+    return "" if reason in texts else reason
 
 
 def _body(
@@ -278,8 +278,8 @@ def _verdict(verdict: Verdict, limit: int, whole: str, source: Source) -> str:
         f"{one_line(str(verdict.position))}: {one_line(verdict.kind)}{status}",
         *source(verdict.position),
     ]
-    for word, said in (("expected", verdict.expected), ("observed", verdict.observed)):
-        if text := plain(said):
+    for word, text_of_word in (("expected", verdict.expected), ("observed", verdict.observed)):
+        if text := plain(text_of_word):
             lines.append(
                 f"  {word}: " + clip(text.strip("\n").replace("\n", "\n    "), limit // 4, whole)
             )
@@ -330,7 +330,11 @@ def tolerance_words(results: Sequence[Redacted]) -> str:
         parts = [
             verdict.observed.partition("values within tolerance") for verdict in result.verdicts
         ]
-        whys = [why.removeprefix(" (no float64 reference: ") for _, found, why in parts if found]
+        whys = [
+            why.removeprefix(" (no float64 reference: ")
+            for _, is_tolerance, why in parts
+            if is_tolerance
+        ]
         reasons.update({why for words in whys for why in words.removesuffix(")").split("; ")})
     shown = "; ".join(
         f"{count} {one_line(why, MESSAGE_LIMIT) or 'the spec has one'}"
@@ -370,8 +374,8 @@ def weak_lines(result: Redacted) -> list[str]:
 def node_lines(result: Redacted) -> list[str]:
     """Return the node of a fleet that ran a case; nothing for the machine of the run."""
     names = ("name", "host", "image", "torch", "device", "driver", "gpu_serial")
-    known = [f"{name} {one_line(result.node[name])}" for name in names if result.node.get(name)]
-    return [f"node: {', '.join(known)}"] if known else []
+    facts = [f"{name} {one_line(result.node[name])}" for name in names if result.node.get(name)]
+    return [f"node: {', '.join(facts)}"] if facts else []
 
 
 # -- files of reports ------------------------------------------------------------------------------

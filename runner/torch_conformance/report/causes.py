@@ -57,10 +57,10 @@ def cause_of(result: Redacted) -> object:
         return result.outcome, result.backend, _without_changing(text), *frames[-1:]
     if failed[0].kind == "crash":  # the innermost frames of its stack say where
         frames = re.findall('File "(.*)", line .* in (.*)', failed[0].detail)
-        own = "" if frames and not frames[0][0].endswith(".yaml") else result.spec
+        spec = "" if frames and not frames[0][0].endswith(".yaml") else result.spec
         inner = [frame for frame in frames if not frame[0].endswith(".yaml")][:_FRAMES]
         text = _without_changing(failed[0].observed)
-        return result.outcome, result.backend, own, text, *inner
+        return result.outcome, result.backend, spec, text, *inner
     has_details = result.outcome.junit is JUnitTag.ERROR
     details = [re.sub(_ADDRESS, "N", verdict.detail) if has_details else "" for verdict in failed]
     texts = [(verdict.kind, str(verdict.position), verdict.message) for verdict in failed]

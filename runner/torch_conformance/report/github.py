@@ -154,12 +154,14 @@ def _first_words(results: Sequence[Redacted], most: int) -> str:
 
 def _command(kind: str, text: str, **properties: str) -> str:
     """Return a workflow command on one line."""
-    said = ",".join(
+    parameters = ",".join(
         f"{name}={_data(line(value)).replace(':', '%3A').replace(',', '%2C')}"
         for name, value in properties.items()
     )
-    shown = filter(None, (one_line(part, _MESSAGE) for part in text[: 4 * _MESSAGE].split("\n")))
-    return f"::{kind} {said}::{_data(chr(10).join(shown))}"
+    message_lines = filter(
+        None, (one_line(part, _MESSAGE) for part in text[: 4 * _MESSAGE].split("\n"))
+    )
+    return f"::{kind} {parameters}::{_data(chr(10).join(message_lines))}"
 
 
 def _data(text: str) -> str:
@@ -189,8 +191,8 @@ def summary(run: ReportedRun, folder: Path, room: int = SUMMARY_LIMIT) -> str:
     if size(head) + _LEAST // 2 > room:
         head = f"{lines[0]}\n\n"
     text = plain(report_of(run, junit=cached_file(str(folder / JUNIT)), folder=folder))
-    limit = left = room - size(head) - len("<pre></pre>\n")
-    while size(shown := html.escape(clip(text, limit))) > left:
+    limit = available = room - size(head) - len("<pre></pre>\n")
+    while size(shown := html.escape(clip(text, limit))) > available:
         limit //= 2
     return f"{head}<pre>{shown}</pre>\n"
 

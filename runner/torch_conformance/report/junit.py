@@ -76,8 +76,8 @@ class JUnitReporter(FileReport):
     def files(self) -> Iterable[Path]:
         """Return both; ``report`` leaves the file in the folder as the run wrote it."""
         options = self.setup.options
-        own = () if isinstance(options, ReportOptions) else (self.setup.folder.path / JUNIT,)
-        return filter(None, (*own, options.junit))
+        default = () if isinstance(options, ReportOptions) else (self.setup.folder.path / JUNIT,)
+        return filter(None, (*default, options.junit))
 
     def write(self, path: Path, run: ReportedRun) -> None:
         """Write a file."""
@@ -124,7 +124,7 @@ class _Report:
         memory.
         """
         header, results = self.run.header, self.run.results
-        known = {
+        facts = {
             NAME: header.version,
             "run": header.run_id,
             "command": shlex.join(header.command),
@@ -141,7 +141,7 @@ class _Report:
         # every suite
         properties = {
             visible_name(name): clip(plain(value), _PROPERTY_LIMIT)
-            for name, value in known.items()
+            for name, value in facts.items()
             if value
         }
         groups: dict[str | None, list[Redacted]] = {} if self.run.footer else {None: []}
@@ -207,19 +207,19 @@ class _Report:
             line=result.position.line,
         )
         printed_lines = [*node_lines(result), *timing_lines(result), *note_lines(result)]
-        shown = None
+        folder = None
         if self.folder is not None:
-            shown = Path(cached_file(str(self.folder)))
+            folder = Path(cached_file(str(self.folder)))
             # with the first few files of code or graphs that a failed expectation was judged by.
             # GitLab and others read each on a line of its own, with a path from the repository's
             # root
             prefixes = tuple(
                 _CODE_OF[verdict.kind] for verdict in result.failed if verdict.kind in _CODE_OF
             )
-            judged = [name for name in result.code if prefixes and name.startswith(prefixes)][
+            judged_files = [name for name in result.code if prefixes and name.startswith(prefixes)][
                 :_MOST_CODE
             ]
-            for name in (*result.attachments, *judged):
+            for name in (*result.attachments, *judged_files):
                 printed_lines.append(
                     f"[[ATTACHMENT|{visible_name(cached_file(str(self.folder / result.folder / name)))}]]"  # noqa: E501 - Python 3.11 breaks no line within a field
                 )
@@ -227,10 +227,10 @@ class _Report:
         if result.outcome.junit is JUnitTag.NONE or self.run.header.lets_pass(result):
             return case
         link = ""
-        if self.page and shown is not None:
+        if self.page and folder is not None:
             link = (
                 "\npage: "
-                f"{one_line(str(shown / self.page))}#/case?id={quote(result.case_id, safe='', errors='replace')}"  # noqa: E501 - Python 3.11 breaks no line within a field
+                f"{one_line(str(folder / self.page))}#/case?id={quote(result.case_id, safe='', errors='replace')}"  # noqa: E501 - Python 3.11 breaks no line within a field
             )
             link = link if _PARTS_FOR_LINK * len(link) < limit else ""
 
@@ -242,7 +242,9 @@ class _Report:
         of_stderr = size(plain(result.stderr))
         printed = size(plain(result.stdout)) + of_stderr
         text = (
-            verdict_text(result, limit=room - min(printed, room // 4), folder=shown) if room else ""
+            verdict_text(result, limit=room - min(printed, room // 4), folder=folder)
+            if room
+            else ""
         )
         room -= size(text)
         stdout = self._printed(result, "stdout", max(room // 2, room - of_stderr))

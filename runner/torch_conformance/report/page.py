@@ -288,7 +288,7 @@ def chunks(folder: Path, results: Sequence[Redacted]) -> Iterator[tuple[int, byt
     while first < len(results):
         strings: defaultdict[str, int] = defaultdict(int, {"": 0})
         strings.default_factory = strings.__len__
-        of = strings.__getitem__
+        index_of = strings.__getitem__
         cases, size = list[Json](), 0
         for result in results[first : first + _MOST_CASES]:
             passed = result.outcome in PASSED
@@ -310,32 +310,36 @@ def chunks(folder: Path, results: Sequence[Redacted]) -> Iterator[tuple[int, byt
                         folder / result.folder, result.evidence
                     ).observation()
             case: dict[str, Json] = {
-                **_attempt(result, of),
-                "at": [of(result.position.file), result.position.line, result.position.column],
-                "claim": of(result.summary),
+                **_attempt(result, index_of),
+                "at": [
+                    index_of(result.position.file),
+                    result.position.line,
+                    result.position.column,
+                ],
+                "claim": index_of(result.summary),
                 "phases": [
-                    [of(name), round(seconds, 4)] for name, seconds in result.phases.items()
+                    [index_of(name), round(seconds, 4)] for name, seconds in result.phases.items()
                 ],
                 # the id is part of the command: the page puts it there
                 "repro": [
                     *map(
-                        of,
+                        index_of,
                         result.repro.split(result.case_id)
                         if result.repro.count(result.case_id) == 1
                         else [result.repro],
                     )
                 ],
                 **{
-                    name: of(getattr(result, name))
+                    name: index_of(getattr(result, name))
                     for name in ("phase", "target", "level", "digest")
                 },
                 **{
-                    name: [*map(of, getattr(result, name))]
+                    name: [*map(index_of, getattr(result, name))]
                     for name in ("options", "covers", "requires", "attachments")
                 },
                 "notes": [
                     *map(
-                        of,
+                        index_of,
                         [
                             *(f"doctor: {text}" for text in result.warnings),
                             *note_lines(result),
@@ -343,27 +347,27 @@ def chunks(folder: Path, results: Sequence[Redacted]) -> Iterator[tuple[int, byt
                         ],
                     )
                 ],
-                "script": of(SCRIPT)
+                "script": index_of(SCRIPT)
                 if result.folder and os.path.isfile(folder / result.folder / SCRIPT)
                 else 0,
-                "files": [of(name) for name in result.evidence if not _CODE.fullmatch(name)],
+                "files": [index_of(name) for name in result.evidence if not _CODE.fullmatch(name)],
                 "benches": result.benches_left_out,
                 "waivers": [
                     [
-                        of(f"{waiver.effect.value}{', flaky' * waiver.flaky}"),
-                        of(waiver.position.file),
+                        index_of(f"{waiver.effect.value}{', flaky' * waiver.flaky}"),
+                        index_of(waiver.position.file),
                         waiver.position.line,
                     ]
                     + [
-                        of(text)
+                        index_of(text)
                         for text in (waiver.reason, waiver.issue, waiver.until, waiver.cases)
                     ]
                     for waiver in result.waivers
                 ],
                 "timings": [
                     [
-                        of(entry.name),
-                        of(entry.form),
+                        index_of(entry.name),
+                        index_of(entry.form),
                         entry.median_ms,
                         entry.least_ms,
                         entry.most_ms,
@@ -371,7 +375,7 @@ def chunks(folder: Path, results: Sequence[Redacted]) -> Iterator[tuple[int, byt
                     ]
                     for entry in result.timings
                 ],
-                "attempts": [_attempt(attempt, of) for attempt in result.attempts],
+                "attempts": [_attempt(attempt, index_of) for attempt in result.attempts],
                 "code": code,
                 **facts_of(observation),
             }
@@ -389,8 +393,10 @@ def chunks(folder: Path, results: Sequence[Redacted]) -> Iterator[tuple[int, byt
         number += 1
 
 
-def _attempt(attempt: Attempt, of: Callable[[str], int]) -> dict[str, Json]:
-    """Return what a case has, and each of its attempts; ``of`` returns the number of a string."""
+def _attempt(attempt: Attempt, index_of: Callable[[str], int]) -> dict[str, Json]:
+    """Return what a case has, and each of its attempts; ``index_of`` returns the number of a
+    string.
+    """
     most = _OUTPUT_OF_PASS if attempt.outcome in PASSED else _OUTPUT
     printed = {
         name: text
@@ -400,21 +406,24 @@ def _attempt(attempt: Attempt, of: Callable[[str], int]) -> dict[str, Json]:
     }
     return {
         "outcome": attempt.outcome.label,
-        "type": of(attempt.failure_type),
+        "type": index_of(attempt.failure_type),
         "seconds": attempt.seconds,
-        **{name: of(getattr(attempt, name)) for name in ("reason", "isolation", "folder", "begun")},
+        **{
+            name: index_of(getattr(attempt, name))
+            for name in ("reason", "isolation", "folder", "begun")
+        },
         "worker": attempt.worker,
         "gpus": list(attempt.gpus),
         "verdicts": [
-            [of(verdict.kind), _STATUSES.index(verdict.status.value)]
-            + [of(verdict.position.file), verdict.position.line, verdict.position.column]
+            [index_of(verdict.kind), _STATUSES.index(verdict.status.value)]
+            + [index_of(verdict.position.file), verdict.position.line, verdict.position.column]
             + [
-                of(text)
+                index_of(text)
                 for text in (verdict.expected, verdict.observed, _clipped(verdict.detail, _DETAIL))
             ]
             for verdict in attempt.verdicts
         ],
-        **{name: of(text) for name, text in printed.items()},
+        **{name: index_of(text) for name, text in printed.items()},
     }
 
 
@@ -480,13 +489,13 @@ def facts_of(observation: Json) -> dict[str, Json]:
             figures = [_figure(_dict(tally).get(key)) for key in TALLIED]
             backends[_word(name)] = [*figures, _word(_dict(tally).get("error"))]
         choices.append({"step": step, **words, "backends": backends})
-    left = {
+    other_facts = {
         "numbers_left": max(len(leaves) - _MOST_NUMBERS, 0),
         "tunings_left": max(len(tunings) - _MOST_TUNINGS, 0),
     }
     return {
         name: value
-        for name, value in {"numbers": numbers, "tunings": choices, **left}.items()
+        for name, value in {"numbers": numbers, "tunings": choices, **other_facts}.items()
         if value
     }
 
@@ -682,7 +691,7 @@ def head_of(run: ReportedRun) -> dict[str, Json]:
         "remark": shown(statement.remark) if statement else "",
         "remarks": [
             *filter(None, [flaky_words(results)]),
-            *(shown(f"doctor: {known.text}") for known in (footer.warnings if footer else ())),
+            *(shown(f"doctor: {warning.text}") for warning in (footer.warnings if footer else ())),
         ],
         "totals": {outcome.label: totals[outcome] for outcome in _FIRST},
         "has_support": any(result.eager_operators != NOT_MEASURED for result in results),

@@ -136,7 +136,7 @@ class Reporters:
 
     def write(self, run: ReportedRun) -> list[Path]:
         """Write the files of each report; return them."""
-        reports = [found for found in self._listeners if isinstance(found, FileReport)]
+        reports = [listener for listener in self._listeners if isinstance(listener, FileReport)]
         files = [(report, path) for report in reports for path in report.files()]
         for report, path in files:
             report.write(path, run)

@@ -60,7 +60,7 @@ class State(Enum):
     )
     FELL_BACK = ("fell-back", "right, and not shown to be the compiler's")
     RIGHT = ("right", "right; the proof of the backend does not measure who computed it")
-    WRONG = ("wrong", "another answer than eager's")
+    WRONG = ("wrong", "an answer that differs from eager's")
     RAISED = ("raised", "an exception, a crash, or no end in time")
     NOT_CLAIMED = ("not-claimed", "the compiler does not claim it")
     NOT_TRIED = ("not-tried", "not run here, or it could not be judged")
@@ -162,14 +162,20 @@ def cells_of(results: Iterable[Redacted]) -> Iterator[Cell]:
             table = (suite + BY_OVERLOAD, "") if is_operator else (suite, calls.place)
             key = (result.backend, table[0], calls.operator, dtype, table[1])
             overloads[key].append((calls, state, result))
-    for key, found in overloads.items():
-        right = [entry for entry in found if entry[1] not in _UNKNOWN] or found
+    for key, entries in overloads.items():
+        right = [entry for entry in entries if entry[1] not in _UNKNOWN] or entries
         count = sum(calls.calls for calls, _, _ in right)
-        left = sum(calls.by_aten for calls, _, _ in right)
+        count_by_aten = sum(calls.by_aten for calls, _, _ in right)
         _, of_case, result = next((entry for entry in right if entry[0].by_aten), right[0])
-        of_calls = State.BY_ATEN if left == count else State.PARTLY if left else State.SERVED
+        of_calls = (
+            State.BY_ATEN
+            if count_by_aten == count
+            else State.PARTLY
+            if count_by_aten
+            else State.SERVED
+        )
         is_known = of_case not in (*_UNKNOWN, State.FELL_BACK)
-        by_aten = {key[2]: left} if left else {}
+        by_aten = {key[2]: count_by_aten} if count_by_aten else {}
         yield Cell(*key, of_calls if is_known else of_case, count, by_aten, result)
 
 
@@ -227,13 +233,13 @@ def samples_of(result: Redacted) -> tuple[int, list[str]]:
 
 def aspects_of(result: Redacted) -> tuple[str, ...]:
     """Return what is wrong in a case, or how it raised: each once, in a word or two."""
-    found = (
+    aspects = (
         _aspect(verdict.kind, value)
         for verdict in result.failed
         if verdict.kind != PROOF
         for value in verdict.wrong or (WrongValue(message=verdict.message),)
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(aspects))
 
 
 _PHASE = re.compile(rf"{NO_EXCEPTION}, observed \S+ in phase '([^']*)'")
@@ -377,14 +383,16 @@ def markdown_of(run: ReportedRun) -> str:
             if not cell.is_of_calls
         }
         for state in _LISTED:
-            found = [cell.result for cell in of_suite if cell.state is state]
+            results = [cell.result for cell in of_suite if cell.state is state]
             entries = [
                 f"- {len(group)} of one cause: {_code(group[0].reason)}: "
                 + ", ".join(names[result.case_id] for result in group)
-                for group in causes(found if names else [])
+                for group in causes(results if names else [])
             ]
             if names and state is State.SOME_SAMPLES:
-                entries = [f"- {names[result.case_id]}: {_fallen_back(result)}" for result in found]
+                entries = [
+                    f"- {names[result.case_id]}: {_fallen_back(result)}" for result in results
+                ]
             lines += ["", f"### {state.word}: {state.meaning}", "", *entries] if entries else []
     return "\n".join(lines) + "\n"
 

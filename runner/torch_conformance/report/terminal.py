@@ -76,7 +76,7 @@ _REASONS = 3
 """How many reasons the line of ``why_nothing`` has."""
 
 FIRST_HEARTBEAT = 30.0
-"""Seconds without a line after which a stream that is no terminal gets a heartbeat: a line with
+"""Seconds without a line after which a stream that is not a terminal gets a heartbeat: a line with
 what the run waits for.
 """
 
@@ -207,10 +207,10 @@ def report_of(
             evidence = f"  (compiled, not executed: {shown})" if shown else ""
             lines.append(f"{counts[outcome]:7}  {painted(outcome, color=color)}{evidence}")
     lines += filter(None, [tolerance_words(results), flaky_words(results)])
-    for known in footer.warnings if footer else ():
+    for warning in footer.warnings if footer else ():
         lines.append(
-            f"doctor: {one_line(known.text, 4 * MESSAGE_LIMIT)} (red cases that use this "
-            f"tool: {len(known.cases)})"
+            f"doctor: {one_line(warning.text, 4 * MESSAGE_LIMIT)} (red cases that use this "
+            f"tool: {len(warning.cases)})"
         )
     if left_out := sum(result.benches_left_out for result in results):
         cases = sum(result.benches_left_out > 0 for result in results)
@@ -325,15 +325,15 @@ def _last_words(result: Redacted, folder: Path | None) -> Iterable[str]:
     if result.outcome.junit is not JUnitTag.ERROR and not is_of_child:
         return
     streams = {"stderr": not is_of_child, "stdout": is_of_child or result.outcome is Outcome.CRASH}
-    shown = {
+    lines_shown = {
         line for verdict in result.failed for line in plain(verdict.detail).splitlines() if line
     }  # the stack of a timeout
-    has_stack = any("(most recent call first)" in line for line in shown)
+    has_stack = any("(most recent call first)" in line for line in lines_shown)
     for stream in filter(streams.get, streams):
         lines = [
             line
             for line in plain(getattr(result, stream)).splitlines()
-            if line not in shown and not (has_stack and _OF_A_STACK.fullmatch(line))
+            if line not in lines_shown and not (has_stack and _OF_A_STACK.fullmatch(line))
         ]
         data = "\n".join(lines).strip().encode("utf-8")
         text = "\n".join(
@@ -351,7 +351,7 @@ def _last_words(result: Redacted, folder: Path | None) -> Iterable[str]:
 
 
 def why_no_success(run: ReportedRun) -> Iterator[str]:
-    """Yield why a run in which nothing failed is no success.
+    """Yield why a run in which nothing failed is not a success.
 
     Names of ``--require`` that no case used are not among it.
     """
@@ -525,9 +525,9 @@ class Progress:
         for outcome in Outcome:
             if count := self._ended[outcome]:
                 parts += [(f"  {count} ", 0), (outcome.label, colors[outcome])]
-        left = (now - self._started_at) * (self._total / max(ended, 1) - 1)
+        seconds_left = (now - self._started_at) * (self._total / max(ended, 1) - 1)
         if _LEAST_ENDED <= ended < self._total:
-            parts.append((f"  {_duration(left)} left", 0))
+            parts.append((f"  {_duration(seconds_left)} left", 0))
         width = 0  # some terminals do not know theirs
         with contextlib.suppress(OSError, ValueError):
             width = os.get_terminal_size(self._stream.fileno()).columns

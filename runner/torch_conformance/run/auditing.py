@@ -78,7 +78,7 @@ class Ran:
 
     folder: Path
     suite: Suite
-    known: Surroundings
+    surroundings: Surroundings
     """Of the machine of the run; a result that names a node came from that node."""
     results: tuple[tuple[Case, CaseResult], ...]
 
@@ -93,7 +93,7 @@ def recorded_cases(name: str, options: AuditOptions) -> Ran:
     """
     recorded = recorded_run(name)
     folder, run = recorded.folder, recorded.run
-    known = rejudge.surroundings_of_record(run.header.environment)
+    surroundings = rejudge.surroundings_of_record(run.header.environment)
     results = {result.case_id: result for result in run.results if has_verdicts(result)}
     suite = rejudge.suite_of(run.header, results.values(), options.backends)
     pairs = tuple(
@@ -101,15 +101,15 @@ def recorded_cases(name: str, options: AuditOptions) -> Ran:
     )
     for case, result in pairs:
         if digest_of(case) != result.digest:
-            raise UsageError(f"{case.id} is not the case that was run then; run it again")
+            raise UsageError(f"{case.id} has changed since the run; run it again")
         backend = suite.backends.by_name[case.backend]
-        for problem in rejudge.problems(case, backend, known, result, folder):
+        for problem in rejudge.problems(case, backend, surroundings, result, folder):
             raise UsageError(f"{folder / JOURNAL}: {problem}; run it again")
     if problem := rejudge.impossible_on_machine(
         run.results, run.header.environment, suite.backends.by_name
     ):
         raise UsageError(f"{folder / JOURNAL}: {problem}")
-    return Ran(folder=folder, suite=suite, known=known, results=pairs)
+    return Ran(folder=folder, suite=suite, surroundings=surroundings, results=pairs)
 
 
 def run_cases(
@@ -129,7 +129,7 @@ def run_cases(
     by_id = {case.id: case for case in cases}
     results: list[tuple[Case, CaseResult]] = []
     run_folder = RunFolder(path=folder, run_id="audit")
-    known = surroundings_of(None, None)
+    surroundings = surroundings_of(None, None)
     with contextlib.ExitStack() as stack:
         workers = schedule.workers(options.jobs)
         runner = CaseRunner(options, suite, cases, run_folder, workers)
@@ -138,17 +138,17 @@ def run_cases(
             stack.enter_context(contextlib.suppress(KeyboardInterrupt))
             runner.on_interrupt(interrupts, output.note, lambda _: None)
         machine = runner.look_at_machine()
-        known = surroundings_of(machine.torch, machine)
+        surroundings = surroundings_of(machine.torch, machine)
         possible = [
             case for case in cases if not capabilities.availability_of(case, machine).reason
         ]
-        for number, result in enumerate(runner.run(possible, known, lambda _: ""), start=1):
+        for number, result in enumerate(runner.run(possible, surroundings, lambda _: ""), start=1):
             output.note(
                 f"{label or result.outcome.label}  {number}/{len(possible)}  "
                 f"{shlex.quote(result.case_id)}"
             )
             results.append((by_id[result.case_id], result))
-    return results, known
+    return results, surroundings
 
 
 @frozen
@@ -330,8 +330,8 @@ class Audit:
                 for trial in self.stale
             ],
             "controls": [
-                {**asdict(control.position), **known, "observed": control.words}
-                for control, known in controls
+                {**asdict(control.position), **described, "observed": control.words}
+                for control, described in controls
             ],
         }
 
@@ -358,14 +358,19 @@ def _by_expectation(trials: Sequence[Trial], what: str) -> Iterator[str]:
 
 
 def _as_json(trial: Trial) -> Mapping[str, Any]:
-    known = {
+    described = {
         "expectation": trial.kind,
         "leaf": trial.leaf,
         "mutant": trial.mutant,
         "where": trial.where,
         "observed": trial.observed,
     }
-    return {**asdict(trial.position), "case": trial.case_id, **known, "reason": trial.weak or None}
+    return {
+        **asdict(trial.position),
+        "case": trial.case_id,
+        **described,
+        "reason": trial.weak or None,
+    }
 
 
 # -- trials ----------------------------------------------------------------------------------------
@@ -382,12 +387,12 @@ def _tried(ran: Ran, case: Case, result: CaseResult) -> list[Trial] | None:
         raise UsageError(f"{folder}: the observation of {case.id} is not there; run it again")
     backend = ran.suite.backends.by_name[case.backend]
     try:
-        surroundings = rejudge.here_of(case, backend, result, ran.known)
+        surroundings = rejudge.surroundings_of_part(case, backend, result, ran.surroundings)
         return try_case(case, surroundings, recorded_steps(case, result, ran.folder))
     except EvidenceAltered as error:
         raise UsageError(f"{error}; run it again") from error
     except (OSError, ValueError, LookupError, TypeError) as error:
-        raise UsageError(f"{folder}: not what a run leaves: {error}") from error
+        raise UsageError(f"{folder}: not the files of a run: {error}") from error
 
 
 def recorded_steps(case: Case, result: CaseResult, run: Path) -> list[CarriedOut]:
@@ -454,18 +459,18 @@ def _with(
     finding.
     """
     with Interrupts() as interrupts:
-        left = [len(cases)] * 2
+        progress = [len(cases)] * 2
 
         def run(chosen: Sequence[Case]) -> tuple[list[tuple[Case, CaseResult]], Surroundings]:
-            done = run_cases(chosen, suite, options, folder, label="ran", interrupts=interrupts)
-            left[:] = len(chosen) - len(done[0]), len(chosen)
-            return done
+            outcome = run_cases(chosen, suite, options, folder, label="ran", interrupts=interrupts)
+            progress[:] = len(chosen) - len(outcome[0]), len(chosen)
+            return outcome
 
         audit: AuditTool = hooks(tool)
         report = audit.report(cases, suite, run, folder)
     code = _shown(report, options)
     if interrupts.asked:
-        output.note("interrupted: {} of {} cases were not tried".format(*left))
+        output.note("interrupted: {} of {} cases were not tried".format(*progress))
         return ExitCode.INTERRUPTED
     return code
 
@@ -503,8 +508,13 @@ def main(options: AuditOptions) -> ExitCode:
             cases = requested(_selected(suite, options), suite.cases, options, paths=paths)
             if tool:
                 return _with(tool, cases, suite, options, folder)
-            results, known = run_cases(cases, suite, options, folder / "cases")
-            ran = Ran(folder=folder / "cases", suite=suite, known=known, results=tuple(results))
+            results, surroundings = run_cases(cases, suite, options, folder / "cases")
+            ran = Ran(
+                folder=folder / "cases",
+                suite=suite,
+                surroundings=surroundings,
+                results=tuple(results),
+            )
         tried = [
             trials
             for case, result in ran.results

@@ -47,7 +47,7 @@ class Change(Enum):
 
     BROKEN = ("broken", "executed in both runs, and only the second fails")
     NEW_FAILURE = ("new-failure", "fails in the second run, and the first has no result of it")
-    GONE = ("gone", "in the first run alone")
+    GONE = ("gone", "only in the first run")
     NO_LONGER_EXECUTED = (
         "no-longer-executed",
         "executed or checked in the first run, and not in the second",
@@ -62,7 +62,7 @@ class Change(Enum):
     )
     STILL_FAILING = ("still-failing", "fails in both runs in the same way")
     FIXED = ("fixed", "fails in the first run, and passes in the second")
-    NEW = ("new", "in the second run alone, and does not fail")
+    NEW = ("new", "only in the second run, and does not fail")
     NOW_EXECUTED = (
         "now-executed",
         "not executed in the first run, and does not fail in the second",

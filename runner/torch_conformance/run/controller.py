@@ -62,9 +62,9 @@ def run_prepared(prepared: Prepared, open_reporters: OpenReporters) -> ExitCode:
         remember(folder.path, options.paths)
         prepared.suite.freeze()
         void = remarks(prepared.waivers, [case.id for case in prepared.suite.cases])
-        known = [f"{remark.position}: {remark.message} ({remark.hint})" for remark in void]
+        warnings = [f"{remark.position}: {remark.message} ({remark.hint})" for remark in void]
         for warning in [
-            *known,
+            *warnings,
             *header.problems(options.require, prepared.whole, prepared.selected, None),
         ]:
             output.note(f"warning: {warning}")
@@ -214,7 +214,7 @@ class Controller:
                 self._interrupts, lambda text: self._emit(events.Note(text=text)), self._emit
             )
             self._machine = machine = runner.look_at_machine()
-            known = surroundings_of(machine.torch, machine)
+            surroundings = surroundings_of(machine.torch, machine)
             reported = {
                 name: str(value) for name, value in machine.facts.items() if value is not None
             }
@@ -234,7 +234,7 @@ class Controller:
                     prepared.waivers,
                     self._folder.path,
                     machine,
-                    known,
+                    surroundings,
                 )
             if self._is_resumed:
                 self._emit(events.HeaderCompleted(header=self._header, is_resumed=True))
@@ -252,11 +252,13 @@ class Controller:
                     name for name in options.require if name in (case.backend, verdict.capability)
                 ]
                 self._take(result_of_unavailable(case, verdict, names, repro(options, case, names)))
-            self._run_rounds(runner, possible, known)
+            self._run_rounds(runner, possible, surroundings)
             self._unrun, self._warnings = dict(runner.unrun), runner.warnings
             self._start_up = runner.start_up
 
-    def _run_rounds(self, runner: CaseRunner, cases: Sequence[Case], known: Surroundings) -> None:
+    def _run_rounds(
+        self, runner: CaseRunner, cases: Sequence[Case], surroundings: Surroundings
+    ) -> None:
         """Run all cases in parallel, then the failed ones that have retries left, one at a time.
 
         A round begins after all executions of the previous round are recorded. The failure that
@@ -267,9 +269,11 @@ class Controller:
             for case in cases
             for _ in range(self._policy.remaining(self._attempts.get(case.id, ())))
         ]
-        alone = False
-        while (waiting or not alone) and not (self._interrupts.asked or self._is_stopped()):
-            for result in runner.run(waiting, known, partial(repro, self._options), alone=alone):
+        exclusively = False
+        while (waiting or not exclusively) and not (self._interrupts.asked or self._is_stopped()):
+            for result in runner.run(
+                waiting, surroundings, partial(repro, self._options), exclusively=exclusively
+            ):
                 self._executed.append(result)
                 if result.case_id in self._results:
                     continue
@@ -295,7 +299,7 @@ class Controller:
             waiting = [
                 case for case in cases if case.id in self._attempts and case.id not in runner.unrun
             ]
-            alone = True
+            exclusively = True
 
     def _count_failure(self, result: Redacted) -> None:
         """Count a case that failed, for ``--max-failures``."""

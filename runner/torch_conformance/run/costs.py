@@ -48,9 +48,9 @@ def costs_of(
     )
     processors = sum(result.cpu for result in ran)
     summed: dict[str, float] = {"warm-ups": sum(result.warmup for result in ran)}
-    for phase, taken in chain.from_iterable(result.phases.items() for result in ran):
+    for phase, duration in chain.from_iterable(result.phases.items() for result in ran):
         kind = _OF_PHASES.get(phase, "inputs and steps")
-        summed[kind] = summed.get(kind, 0.0) + taken
+        summed[kind] = summed.get(kind, 0.0) + duration
     waiting = max(0.0, sum(result.seconds + result.warmup for result in ran) - processors)
     window = min(_SECONDS, contexts[-1] - contexts[0]) if contexts else 0.0
     most = max(

@@ -42,10 +42,7 @@ def with_failed(options: RunOptions) -> tuple[RunOptions, frozenset[str]]:
             "cases of a run (use one of them)"
         )
     if options.last_failed and options.resume:
-        why = (
-            "the latest run may be another one than then (write --failed-in with the id in its "
-            "header)"
-        )
+        why = "'latest' may be a different run now (write --failed-in with the id in its header)"
         raise UsageError(f"--last-failed with --resume: {why}")
     recorded = recorded_run(options.failed_in or last_run_of(options.paths))
     run = recorded.run
@@ -128,13 +125,13 @@ def resume_run(
     return replace(begun, header=run.header, finished=run.finished, attempts=run.attempts)
 
 
-def durations_of(name: str, given: str | None) -> str | None:
-    """Return ``--durations`` of an interrupted run; ``given`` where it cannot be read, which
+def durations_of(name: str, durations: str | None) -> str | None:
+    """Return ``--durations`` of an interrupted run; ``durations`` where it cannot be read, which
     ``resume_run`` reports.
     """
     with contextlib.suppress(UsageError):
         return readable(find_run(name) / JOURNAL).header.options.get("durations") or None
-    return given
+    return durations
 
 
 def _why_another(
@@ -152,7 +149,7 @@ def _why_another(
         return "; ".join(difference.between("now", "then") for difference in others)
     if then.selection == now.selection and then.assignment != now.assignment:
         return (
-            "the shards were made by other durations then (--durations, or a durations.txt beside "
+            "the shards were made with other durations (--durations, or a durations.txt next to "
             "the specs)"
         )
     for result in (
@@ -160,10 +157,10 @@ def _why_another(
         *(result for results in run.attempts.values() for result in results),
     ):
         if digests.get(result.case_id) != result.digest:
-            return f"{result.case_id} is not the case that was run then"
+            return f"{result.case_id} has changed since the run"
     if then.selection != now.selection:
         return (
-            f"other cases are selected than then, or a case has changed: {then.selected_whole} "
+            f"the selection or a case has changed: {then.selected_whole} "
             f"then, {now.selected_whole} now"
         )
     return ""
@@ -187,7 +184,7 @@ def check_executions(
     waivers: Waivers,
     folder: Path,
     machine: Machine,
-    known: Surroundings,
+    surroundings: Surroundings,
 ) -> None:
     """Raise ``UsageError`` for an execution recorded in ``folder`` that cannot run here, or that
     its own files contradict.
@@ -205,7 +202,9 @@ def check_executions(
         else:
             problem = next(
                 iter(
-                    rejudge.problems(case, backends[case.backend], known, result, folder, waivers)
+                    rejudge.problems(
+                        case, backends[case.backend], surroundings, result, folder, waivers
+                    )
                 ),
                 "",
             )

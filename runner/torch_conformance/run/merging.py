@@ -110,12 +110,12 @@ def _judged_otherwise(part: NamedRun, unjudged: list[str]) -> Iterator[str]:
         except (InvalidSpecs, UsageError, ValueError) as error:
             # options of a forged header may not be split
             why = f"{part.name}: {one_line(str(error).splitlines()[0])}"
-    installed, known = installed_torch(), rejudge.surroundings_of_record(header.environment)
+    installed, surroundings = installed_torch(), rejudge.surroundings_of_record(header.environment)
     for result in ran:
         case = cases.get(result.case_id)
         if case is not None and digest_of(case) == result.digest:
             yield from rejudge.problems(
-                case, backends[case.backend], known, result, part.folder, waivers
+                case, backends[case.backend], surroundings, result, part.folder, waivers
             )
             continue
         yield from alterations(part.folder, result)
@@ -153,11 +153,11 @@ def problems(parts: Sequence[NamedRun]) -> list[str]:
 def _of_part(part: NamedRun) -> Iterator[str]:
     header, footer = part.run.header, part.run.footer
     if header.merged or not _SHARD.fullmatch(header.shard):
-        how = "merged already" if header.merged else "run without --shard"
-        yield f"{part.name}: not a shard: it was {how}"
+        reason = "merged already" if header.merged else "run without --shard"
+        yield f"{part.name}: not a shard: it was {reason}"
     if footer is None or footer.interrupted:
-        how = "cut off" if footer is None else "interrupted"
-        yield f"{part.name}: it was {how}; resume it with 'run ... --resume', then merge"
+        reason = "cut off" if footer is None else "interrupted"
+        yield f"{part.name}: it was {reason}; resume it with 'run ... --resume', then merge"
 
 
 def _of_pair(first: NamedRun, part: NamedRun) -> Iterator[str]:
@@ -170,7 +170,7 @@ def _of_pair(first: NamedRun, part: NamedRun) -> Iterator[str]:
             header.options.get("durations") or "the tables of the specs" for header in (mine, other)
         )
         yield (
-            f"{part.name}: its shards were made by other durations than those of "
+            f"{part.name}: its shards were made with other durations than those of "
             f"{first.name} ({durations}); {_SAME_DURATIONS}"
         )
     if (mine.selection, mine.selected_whole) != (other.selection, other.selected_whole):
@@ -259,7 +259,7 @@ def join(
     )
     folders: dict[tuple[int, str], str] = {}
 
-    def moved(index: int, piece: _Piece) -> _Piece:
+    def with_new_folder(index: int, piece: _Piece) -> _Piece:
         if not piece.folder:
             return piece
         return replace(
@@ -268,8 +268,8 @@ def join(
 
     results = [
         replace(
-            moved(index, result),
-            attempts=tuple(moved(index, attempt) for attempt in result.attempts),
+            with_new_folder(index, result),
+            attempts=tuple(with_new_folder(index, attempt) for attempt in result.attempts),
         )
         for index, part in enumerate(parts)
         for result in part.run.results
@@ -316,14 +316,14 @@ def merge(
                 events.RunStarted(header=run.header, total=len(run.results), is_resumed=False)
             )
             listener.on_event(events.HeaderCompleted(header=run.header, is_resumed=False))
-            left = [
+            not_copied = [
                 line
                 for (index, old), new in folders.items()
                 for line in copy_files(parts[index].folder / old, folder.path / new)
             ]
-            if left:
-                more = f", and {len(left) - 1} more" if len(left) > 1 else ""
-                output.note(f"warning: not copied: {left[0]}{more}")
+            if not_copied:
+                more = f", and {len(not_copied) - 1} more" if len(not_copied) > 1 else ""
+                output.note(f"warning: not copied: {not_copied[0]}{more}")
             for result in run.results:
                 listener.on_event(events.CaseFinished(result=result))
             results = run.footer.warned(run.results)
@@ -348,7 +348,7 @@ def copy_files(source: Path, target: Path) -> Iterator[str]:
     for folder, below, files in os.walk(source):
         copy = target / Path(folder).relative_to(source)
         if below and len(copy.relative_to(target).parts) >= _DEEPEST:
-            yield f"{folder}/{below[0]}: it lies too deep"
+            yield f"{folder}/{below[0]}: it is nested too deeply"
             below.clear()
         copy.mkdir(parents=True, exist_ok=True)
         yield from (

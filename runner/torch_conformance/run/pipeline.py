@@ -137,23 +137,23 @@ class Jobs:
             jobs.setdefault(job.name, job)
         return list(jobs.values())
 
-    def for_case(self, case: Case, known: Surroundings, *, number: int) -> Job:
+    def for_case(self, case: Case, machine_surroundings: Surroundings, *, number: int) -> Job:
         """Return the job of a case, with a new folder; raise ``TemplateError`` for a fact that this
         machine does not have.
         """
-        folder = f"cases/{number:05d}"  # ids are no valid folder names
+        folder = f"cases/{number:05d}"  # ids are not valid folder names
         (self.folder / folder).mkdir(parents=True, exist_ok=True)
         # unique for each attempt: two attempts of a case may run in parallel
         name = f"{case.id} ({number:05d})"
         self.cases[name] = case
         backend = self.backends[case.backend]
         served, calls = backend.proof.served, backend.proof.calls
-        around = surroundings_for(backend, known, case.target)
+        surroundings = surroundings_for(backend, machine_surroundings, case.target)
         return Job(
             name=name,
             plan=make_plan(
                 case,
-                around,
+                surroundings,
                 self.machine.facts,
                 served,
                 "" if calls is None else calls.of,
@@ -255,17 +255,18 @@ class CaseRunner:
             nonlocal has_said
             interrupts.clear_wake()
             # with the ids of cases; the job for the facts of the machine counts as starting torch
-            now = self._executor.activity
-            looking = [job.since for job in now.running if job.name.split(" ")[0] == FACTS]
+            activity = self._executor.activity
+            looking = [job.since for job in activity.running if job.name.split(" ")[0] == FACTS]
             running = [
                 replace(job, name=case.id)
-                for job in now.running
+                for job in activity.running
                 if (case := self._jobs.cases.get(job.name))
             ]
             starting = min(
-                [*looking, *([] if now.starting is None else [now.starting])], default=None
+                [*looking, *([] if activity.starting is None else [activity.starting])],
+                default=None,
             )
-            show(replace(now, starting=starting, running=tuple(running)))
+            show(replace(activity, starting=starting, running=tuple(running)))
             if interrupts.asked >= STOP_NOW or (interrupts.asked and self._is_looking):
                 raise KeyboardInterrupt
             if interrupts.asked:
@@ -304,37 +305,37 @@ class CaseRunner:
     def run(
         self,
         cases: Sequence[Case],
-        known: Surroundings,
+        surroundings: Surroundings,
         repro: Callable[[Case], str],
         *,
-        alone: bool = False,
+        exclusively: bool = False,
     ) -> Iterator[Redacted]:
         """Run the cases and yield each result when its case ends.
 
         A case that is listed twice runs twice.
 
-        ``alone``: each case runs alone, after every other job has ended.
+        ``exclusively``: each case runs alone, after every other job has ended.
         """
         jobs: list[Job] = []
         by = self._scheduling
         ordered = schedule.order(cases, by.seconds, by.seed, zygotes=schedule.zygotes())
         for number, case in enumerate(ordered, start=self._folder.next_number()):
             try:
-                job = self._jobs.for_case(case, known, number=number)
+                job = self._jobs.for_case(case, surroundings, number=number)
             except TemplateError as error:
                 verdict = CaseAvailability(Availability.NO, f"this machine lacks a fact: {error}")
                 yield result_of_unavailable(case, verdict, (), repro(case))
             else:
-                jobs.append(exclusive(job) if alone else job)
+                jobs.append(exclusive(job) if exclusively else job)
         for execution in self._executor.run(jobs, schedule.capacity(self._workers, self._machine)):
             case = self._jobs.cases[execution.job.name]
-            yield self.result(case, execution, known, self._machine, repro(case))
+            yield self.result(case, execution, surroundings, self._machine, repro(case))
 
     def result(
         self,
         case: Case,
         execution: Execution,
-        known: Surroundings,
+        machine_surroundings: Surroundings,
         machine: Machine,
         repro: str,
         node: Mapping[str, str] | None = None,
@@ -345,10 +346,19 @@ class CaseRunner:
         ``node`` is who executed it in a fleet.
         """
         result = result_of_execution(
-            self._folder.path, self._backends, self._waivers, case, execution, known, repro, node
+            self._folder.path,
+            self._backends,
+            self._waivers,
+            case,
+            execution,
+            machine_surroundings,
+            repro,
+            node,
         )
         if result.outcome in RETRIED and result.folder and not case.target:
-            surroundings = surroundings_for(self._backends[case.backend], known, case.target)
+            surroundings = surroundings_for(
+                self._backends[case.backend], machine_surroundings, case.target
+            )
             write_script(case, surroundings, machine, self._folder.path / result.folder / SCRIPT)
         return redacted_result(result)
 
@@ -410,7 +420,7 @@ def result_of_execution(
     waivers: Waivers,
     case: Case,
     execution: Execution,
-    known: Surroundings,
+    machine_surroundings: Surroundings,
     repro: str,
     node: Mapping[str, str] | None = None,
 ) -> CaseResult:
@@ -421,7 +431,7 @@ def result_of_execution(
     folder = run_folder / execution.job.folder
     digests: dict[str, str] = {}
     backend = backends[case.backend]
-    surroundings = surroundings_for(backend, known, case.target)
+    surroundings = surroundings_for(backend, machine_surroundings, case.target)
     problem = execution.problem or _keep(digests, folder / OBSERVATION, execution.observation)
     if execution.services:
         problem = problem or _keep(
@@ -579,7 +589,7 @@ def _keep(digests: dict[str, str], path: Path, facts: object) -> str:
         if error.errno in OUT_OF_SPACE:
             # no space left on the device is not a fault of the worker: the run cannot be recorded
             raise OSError(error.errno, error.strerror, str(path)) from error
-        return f"the worker left no room for its {path.stem}: {error.strerror}"
+        return f"the worker prevented the writing of its {path.stem}: {error.strerror}"
     return ""
 
 

@@ -128,7 +128,7 @@ def _why_nothing(read: int, options: RunOptions, whole: int, not_requested: int)
     all shards.
     """
     if not not_requested:
-        return why_nothing_selected(read, options, shard=options.shard, of=whole)
+        return why_nothing_selected(read, options, shard=options.shard, count=whole)
     cases = (
         "1 case on request was" if not_requested == 1 else f"{not_requested} cases on request were"
     )
@@ -272,9 +272,9 @@ def prepare(
 def _bounds_of_groups(texts: Sequence[str], cases: Iterable[Case]) -> Mapping[str, int]:
     """Return the bounds of ``--group``; raise ``UsageError`` for a group of no case."""
     bounds: dict[str, int] = {}
-    known = sorted({case.group.name for case in cases if case.group}) if texts else []
+    names = sorted({case.group.name for case in cases if case.group}) if texts else []
     for name, _, most in (text.partition("=") for text in texts):
-        require_known("group", [name], known, "--group")
+        require_known("group", [name], names, "--group")
         bounds[name] = int(most)
     return bounds
 
@@ -360,14 +360,14 @@ def take_shard(
     index, count = read_shard(text)
     shards, loads = shards_of(cases, seconds, count)
     selected = [case for case in cases if shards[case.id] == index]
-    known = sum(case.id in seconds for case in cases)
+    timed = sum(case.id in seconds for case in cases)
     work = (
         f"{loads[index - 1]:.0f} s of work (the longest shard: {max(loads):.0f} s), by the "
-        f"durations of {counted(known, 'case')}"
+        f"durations of {counted(timed, 'case')}"
     )
     output.note(
         f"shard {text}: {len(selected)} of {len(cases)} cases, "
-        f"{work if known else 'of unknown duration'}"
+        f"{work if timed else 'of unknown duration'}"
     )
     return selected, digest_of_selection(
         {case_id: str(number) for case_id, number in shards.items()}

@@ -40,7 +40,7 @@ from torch_conformance.vocabulary.backend import Backend
 def problems(
     case: Case,
     backend: Backend,
-    known: Surroundings,
+    surroundings: Surroundings,
     result: CaseResult,
     run: Path,
     waivers: Waivers | None = None,
@@ -52,7 +52,7 @@ def problems(
     """
     if reasons := list(alterations(run, result)):
         return reasons
-    for part, judged in again(case, backend, known, result, run):
+    for part, judged in rejudged_parts(case, backend, surroundings, result, run):
         if isinstance(judged, str):
             reasons.append(judged)
         elif why := difference(case, part, judged):
@@ -61,7 +61,7 @@ def problems(
             notes = apply(
                 judged,
                 case,
-                here_of(case, backend, result, known),
+                surroundings_of_part(case, backend, result, surroundings),
                 replace(waivers, today=date.min),
             ).waivers
             excused = waived(
@@ -77,20 +77,19 @@ def problems(
     return [f"{case.id}: {why}" for why in reasons]
 
 
-def again(
-    case: Case, backend: Backend, known: Surroundings, result: CaseResult, run: Path
+def rejudged_parts(
+    case: Case, backend: Backend, machine_surroundings: Surroundings, result: CaseResult, run: Path
 ) -> Iterator[tuple[Attempt, Judged | str]]:
     """Yield a result and each attempt of it that facts decided, with what judging them again gives,
     or why that is impossible.
 
-    ``known`` are the surroundings of the machine of the run; what names a node is judged by the
-    facts of that node.
+    A result that names a node is judged with the facts of that node.
     """
     for part in (result, *result.attempts):
         is_decided = fold(part.verdicts, result.target)[0] in (*JUDGED_BY_FACTS, Outcome.ERROR)
         if is_decided and part.outcome is not Outcome.NOT_RUN and OBSERVATION in part.evidence:
             folder = run / part.folder
-            surroundings = here_of(case, backend, part, known)
+            surroundings = surroundings_of_part(case, backend, part, machine_surroundings)
             files = RecordedFiles(folder, part.evidence)
             judged = judged_again(case, backend, surroundings, result, files, folder)
             # an attempt has only the verdicts that failed
@@ -108,28 +107,36 @@ def difference(case: Case, old: Attempt, new: Judged) -> str:
     """
     if is_too_slow(new.verdicts):
         return ""
-    recorded, now = (fold(part.verdicts, case.target)[0] for part in (old, new))
-    if recorded is not now:
+    recorded, judged = (fold(part.verdicts, case.target)[0] for part in (old, new))
+    if recorded is not judged:
         why = next((f": {verdict.message}" for verdict in new.failed), "")
-        return f"{recorded.label} is recorded, and judging its files again gives {now.label}{why}"
+        return (
+            f"{recorded.label} is recorded, and judging its files again gives {judged.label}{why}"
+        )
     if len(old.verdicts) != len(new.verdicts):
         return (
             f"{len(old.verdicts)} verdicts are recorded, and judging its files again gives "
             f"{len(new.verdicts)}"
         )
-    for said, verdict in zip(old.verdicts, new.verdicts, strict=True):
+    for before, verdict in zip(old.verdicts, new.verdicts, strict=True):
         # an error has the place where the spec's own code raised: a submission has other names of
         # files in its traceback
         lines = [
             (part.position.line, part.position.column) if verdict.kind != "error" else ()
-            for part in (said, verdict)
+            for part in (before, verdict)
         ]
-        if (said.kind, said.status, lines[0]) != (verdict.kind, verdict.status, lines[1]):
+        if (before.kind, before.status, lines[0]) != (
+            verdict.kind,
+            verdict.status,
+            lines[1],
+        ):
             gives = (
                 f"judging its files again gives {verdict.kind} {verdict.status.value}: "
                 f"{verdict.message}"
             )
-            return f"{said.position}: {said.kind} {said.status.value} is recorded, and {gives}"
+            return (
+                f"{before.position}: {before.kind} {before.status.value} is recorded, and {gives}"
+            )
     return ""
 
 
@@ -157,7 +164,7 @@ def judged_again(
     except EvidenceAltered as error:
         return str(error)
     except (OSError, ValueError, LookupError, TypeError) as error:
-        return f"{folder}: not what a run leaves: {error}"
+        return f"{folder}: not the files of a run: {error}"
 
 
 def is_too_slow(verdicts: Iterable[Verdict]) -> bool:
@@ -171,9 +178,9 @@ def is_too_slow(verdicts: Iterable[Verdict]) -> bool:
     )
 
 
-def is_text(recorded: str, now: str) -> bool:
+def is_text(recorded: str, judged: str) -> bool:
     """Whether a recorded text is the one of now; what is masked may differ."""
-    texts = recorded, redacted(now)
+    texts = recorded, redacted(judged)
     return any(
         re.fullmatch(".*".join(map(re.escape, text.split(MASK))), other, re.DOTALL)
         for text, other in (texts, texts[::-1])
@@ -193,7 +200,7 @@ def is_same_text(old: Verdict, new: Verdict) -> bool:
         (old.observed, new.observed),
         *([] if old.kind in TRACED else [(old.detail, new.detail)]),
     ]
-    return all(is_text(recorded, now) for recorded, now in texts)
+    return all(is_text(recorded, judged) for recorded, judged in texts)
 
 
 # -- the files that the header of a run names ------------------------------------------------------
@@ -234,7 +241,7 @@ def specs_of(results: Iterable[CaseResult]) -> list[SpecPath]:
             )
         if depth >= len(path.parents):
             raise UsageError(
-                f"{result.spec} does not lie in the folder '{result.area}', which the run names"
+                f"{result.spec} is not in the folder '{result.area}', which the run names"
             )
         specs[result.spec] = SpecPath(path=path, root=path.parents[depth])
     return list(specs.values())
@@ -269,12 +276,14 @@ def surroundings_of_record(facts: Mapping[str, str]) -> Surroundings:
     return replace(surroundings_of(machine.torch, machine), python=python)
 
 
-def here_of(case: Case, backend: Backend, part: Attempt, known: Surroundings) -> Surroundings:
-    """Return the surroundings of a case where a result, or an attempt of it, came from; ``known``
-    are those of the machine of the run.
-    """
+def surroundings_of_part(
+    case: Case, backend: Backend, part: Attempt, surroundings: Surroundings
+) -> Surroundings:
+    """Return the surroundings of the machine, or node, that made a result or an attempt."""
     return surroundings_for(
-        backend, surroundings_of_record(part.node) if part.node else known, case.target
+        backend,
+        surroundings_of_record(part.node) if part.node else surroundings,
+        case.target,
     )
 
 

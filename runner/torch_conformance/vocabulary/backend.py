@@ -116,8 +116,8 @@ class Claims:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedCell:
-    """A known gap: an operator and a type whose cell of the support table is no right answer of the
-    compiler.
+    """A known gap: an operator and a type whose cell of the support table is not a right answer of
+    the compiler.
     """
 
     state: str

@@ -1,4 +1,4 @@
-"""What a key of a spec may hold, as types: behind the type stand the keywords that
+"""What a key of a spec may hold, as types: the type is followed by the keywords that
 ``tools/generate_schemas`` writes for the key.
 """
 

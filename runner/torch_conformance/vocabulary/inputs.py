@@ -40,7 +40,7 @@ class InputKind(NamedTuple):
     """What the stages know of a kind of input."""
 
     keys: tuple[str, ...] = ()
-    """The keys that are allowed beside the word of the kind."""
+    """The keys that are allowed next to the word of the kind."""
     names: bool = False
     """Whether the value of its word is the name of a class or a function."""
     is_finished: bool = False
@@ -69,7 +69,7 @@ INPUTS: Mapping[str, InputKind] = {
 """The kinds by the word of the language. ``value`` is last: it is also a key of ``full``."""
 
 REPEAT = "repeat"
-"""The key of an entry of a list that stands for several inputs of one description."""
+"""The key of an entry of a list that describes several inputs of one description."""
 
 _LIST = Form({"type": ["array", "string"], **TEMPLATE})
 
@@ -135,7 +135,7 @@ class Input:
             "if": {"type": "object"},
             "then": {
                 "title": "input",
-                # of a filled tensor it is a key beside the kind
+                # of a filled tensor it is a key next to the kind
                 "oneOf": [
                     {
                         "required": [kind],
@@ -240,7 +240,7 @@ def kind_of(entry: Entry) -> str | None:
 
 
 def times(entry: Json) -> int:
-    """Return how many arguments an entry of a list of inputs stands for."""
+    """Return how many arguments an entry of a list of inputs describes."""
     return (
         int(entry.get(REPEAT, 1))
         if isinstance(entry, Mapping) and kind_of(entry) is not None

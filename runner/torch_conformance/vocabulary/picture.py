@@ -67,11 +67,11 @@ IDENTITY = "identity of "
 """The beginning of the path of the fact which object it is."""
 
 MOST_BYTES = 1 << 30
-"""Bytes of storages that one picture keeps; the memory of further ones is not set back."""
+"""Bytes of storages that one picture keeps; the memory of further ones is not restored."""
 
 
 class Form(str):
-    """What an object is, besides its parts: its class, its length, the order of its keys."""
+    """What an object is, apart from its parts: its class, its length, the order of its keys."""
 
     __slots__ = ()
 
@@ -142,7 +142,7 @@ def attributes_of(value: object) -> dict[str, Any]:
 # -- what a value consists of ----------------------------------------------------------------------
 
 Replaced = Mapping[int, Any]
-"""Objects made again, by the identity of those that could not be set back in place."""
+"""New objects by the ids of the originals, which could not be restored in place."""
 
 Restore = Callable[[Replaced], None]
 
@@ -156,10 +156,10 @@ class Anatomy:
     """Each with its label: ``.name``, ``[key]``, ``{key}`` (a key itself, or a member of a set),
     ``<name>`` (closure), ``(name=)`` (default)."""
     keep: Callable[[], Restore] | None = None
-    """Keeps the content; returns what sets it back. None for what cannot change."""
-    again: Callable[[Replaced], Any] | None = None
-    """Makes the object again: nothing sets it back in place, as iterators, or it holds such a part
-    as a tuple does."""
+    """Keeps the content; returns a function that restores it. None for immutable objects."""
+    rebuild: Callable[[Replaced], Any] | None = None
+    """Makes a new object where the original cannot be restored in place: an iterator, or a tuple
+    that holds one."""
     advances: bool = False
     """Whether it changes by itself, as iterators."""
     is_opaque: bool = False
@@ -189,7 +189,7 @@ def anatomy(value: object, key: Callable[[Any], str] = repr) -> Anatomy:
             return Anatomy(
                 f"method {name_of(value)}",
                 [(".__self__", owner), (".__func__", function)],
-                again=lambda again: types.MethodType(function, *_renewed([owner], again)),
+                rebuild=lambda replaced: types.MethodType(function, *_renewed([owner], replaced)),
             )
         case types.BuiltinMethodType() | types.MethodWrapperType():
             owner = value.__self__
@@ -197,7 +197,7 @@ def anatomy(value: object, key: Callable[[Any], str] = repr) -> Anatomy:
             return Anatomy(
                 name_of(value),
                 [(".__self__", owner)] if is_bound else [],
-                again=lambda again: getattr(_renewed([owner], again)[0], value.__name__),
+                rebuild=lambda replaced: getattr(_renewed([owner], replaced)[0], value.__name__),
             )
         case property() | staticmethod() | classmethod() | memoryview() | logging.Logger():
             # the manager of a logger has all loggers of the process
@@ -214,13 +214,13 @@ def anatomy(value: object, key: Callable[[Any], str] = repr) -> Anatomy:
             )
         case contextvars.ContextVar():
             try:
-                now = value.get()
-            except LookupError:  # without a value nothing can be set back
+                content = value.get()
+            except LookupError:  # without a value nothing can be restored
                 return Anatomy(f"{form} without a value", [], is_opaque=True)
             return Anatomy(
                 form,
-                [(".value", now)],
-                lambda: lambda again: value.set(*_renewed([now], again)) and None,
+                [(".value", content)],
+                lambda: lambda replaced: value.set(*_renewed([content], replaced)) and None,
             )
         case bytearray() | array.array():
             return Anatomy(form, [(" content", repr(value))], functools.partial(_keep_array, value))
@@ -267,9 +267,9 @@ def _of_container(value: Any, base: Any, key: Callable[[Any], str]) -> Anatomy:
         entries = entries if is_map else sorted(entries, key=_shallow)
         texts = [key(entry) for entry in entries]
         form += f"({', '.join(texts)})" if is_map else f" of {', '.join(texts)}"
-        named = list(zip(texts, entries, strict=True))
-        parts = [(f"[{text}]", dict.__getitem__(value, name)) for text, name in named * is_map]
-        parts += [(f"{{{text}}}", entry) for text, entry in named if not is_atom(entry)]
+        labelled = list(zip(texts, entries, strict=True))
+        parts = [(f"[{text}]", dict.__getitem__(value, name)) for text, name in labelled * is_map]
+        parts += [(f"{{{text}}}", entry) for text, entry in labelled if not is_atom(entry)]
     else:
         form += f" of {len(entries)}"
     more = {collections.deque: "maxlen", collections.defaultdict: "default_factory"}
@@ -278,7 +278,7 @@ def _of_container(value: Any, base: Any, key: Callable[[Any], str]) -> Anatomy:
     parts += [] if kind is base else _attributes(value)
     if base in (tuple, frozenset):
         return Anatomy(
-            form, parts, again=lambda again: base.__new__(kind, _renewed(entries, again))
+            form, parts, rebuild=lambda replaced: base.__new__(kind, _renewed(entries, replaced))
         )
     return Anatomy(form, parts, functools.partial(_keep_items, value, base))
 
@@ -300,14 +300,14 @@ def _attributes(value: object) -> list[tuple[str, Any]]:
 _NOTHING = object()
 
 
-def _renewed(parts: Iterable[Any], again: Replaced) -> list[Any]:
-    return [again.get(id(part), part) for part in parts]
+def _renewed(parts: Iterable[Any], replaced: Replaced) -> list[Any]:
+    return [replaced.get(id(part), part) for part in parts]
 
 
-def _all(kept: list[Restore]) -> Restore:
-    def restore(again: Replaced) -> None:
-        for restore_part in kept:
-            restore_part(again)
+def _all(restores: list[Restore]) -> Restore:
+    def restore(replaced: Replaced) -> None:
+        for restore_part in restores:
+            restore_part(replaced)
 
     return restore
 
@@ -316,11 +316,11 @@ def _keep_names(read: Callable[[], Mapping[Any, Any]], write: Callable[..., obje
     """Keep what names refer to; ``write`` receives a name and its value, or deletes the name."""
     before = dict(read())
 
-    def restore(again: Replaced) -> None:
-        now = dict(read())
-        for name in {**now, **before}:
-            (part,) = _renewed([before.get(name, _NOTHING)], again)
-            if now.get(name, _NOTHING) is not part:
+    def restore(replaced: Replaced) -> None:
+        current = dict(read())
+        for name in {**current, **before}:
+            (part,) = _renewed([before.get(name, _NOTHING)], replaced)
+            if current.get(name, _NOTHING) is not part:
                 with contextlib.suppress(Exception):
                     write(name, *([] if part is _NOTHING else [part]))
 
@@ -358,15 +358,15 @@ def _keep_items(value: Any, base: Any) -> Restore:
 
     items = read()
 
-    def restore(again: Replaced) -> None:
-        content = [_renewed(entry, again) for entry in items]
+    def restore(replaced: Replaced) -> None:
+        content = [_renewed(entry, replaced) for entry in items]
         if [list(map(id, entry)) for entry in read()] != [
             list(map(id, entry)) for entry in content
         ]:
             base.clear(value)
             for entry in content:
                 fill(value, *entry)
-        attributes(again)
+        attributes(replaced)
 
     return restore
 
@@ -443,8 +443,8 @@ def _of_function(value: types.FunctionType) -> Anatomy:
     form = name_of(value) + ("" if is_torchs else f" with the code {_code(code)}")
     defaults = value.__defaults__ or ()
     names = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
-    named = [*zip(names, defaults, strict=True), *(value.__kwdefaults__ or {}).items()]
-    parts = [(f"({name}=)", part) for name, part in named] + _attributes(value)
+    parameters = [*zip(names, defaults, strict=True), *(value.__kwdefaults__ or {}).items()]
+    parts = [(f"({name}=)", part) for name, part in parameters] + _attributes(value)
     for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # a cell that is not filled yet
             parts.append((f"<{name}>", cell.cell_contents))
@@ -456,11 +456,11 @@ def _keep_function(value: types.FunctionType) -> Restore:
 
     def read() -> dict[Any, Any]:
         names = ("__code__", "__defaults__", "__kwdefaults__")
-        own: dict[Any, Any] = {name: getattr(value, name) for name in names}
+        attributes: dict[Any, Any] = {name: getattr(value, name) for name in names}
         for index, cell in enumerate(cells):
             with contextlib.suppress(ValueError):
-                own[index] = cell.cell_contents
-        return own
+                attributes[index] = cell.cell_contents
+        return attributes
 
     def write(name: int | str, part: object) -> None:
         if isinstance(name, int):
@@ -468,9 +468,9 @@ def _keep_function(value: types.FunctionType) -> Restore:
         else:
             setattr(value, name, part)
 
-    def renew(again: Replaced) -> None:
+    def renew(replaced: Replaced) -> None:
         defaults = value.__defaults__ or ()
-        if any(map(operator.is_not, renewed := _renewed(defaults, again), defaults)):
+        if any(map(operator.is_not, renewed := _renewed(defaults, replaced), defaults)):
             value.__defaults__ = tuple(renewed)
 
     items = [_keep_items(keywords, dict)] if keywords else []
@@ -501,13 +501,13 @@ def _of_module(module: object) -> Anatomy:
     parts += [(f".{name}", part) for name, part in children.items()]
 
     def keep() -> Restore:
-        kept = [_keep_attributes(module)]
+        restores = [_keep_attributes(module)]
         for name, part in vars(module).items():
             if name in _OF_EVERY_MODULE or ("_hooks" in name and isinstance(part, dict)):
                 kind = next(base for base in _CONTAINERS if isinstance(part, base))
-                kept.append(_keep_items(part, kind))
+                restores.append(_keep_items(part, kind))
 
-        return _all(kept)
+        return _all(restores)
 
     return Anatomy(form, parts, keep)
 
@@ -574,23 +574,23 @@ def _by_protocol(value: Any) -> Anatomy:
     is_iterator = isinstance(value, Iterator) and not isinstance(value, io.IOBase)
     if not is_iterator and (has_attributes or sets_state):
 
-        def renew(again: Replaced) -> None:
+        def renew(replaced: Replaced) -> None:
             if sets_state:
-                value.__setstate__(*_renewed([state], again))
+                value.__setstate__(*_renewed([state], replaced))
 
         return Anatomy(form, parts, lambda: _all([renew, keep()]))
 
-    def again(replaced: Replaced) -> Any:
-        made = make(*_renewed(arguments, replaced))
+    def rebuild(replaced: Replaced) -> Any:
+        copy_of_value = make(*_renewed(arguments, replaced))
         if state is not None:
-            made.__setstate__(*_renewed([state], replaced))
-        return made
+            copy_of_value.__setstate__(*_renewed([state], replaced))
+        return copy_of_value
 
     if make is iter:
         # Dynamo returns one over a tuple for one over a list
         rest = [(f"[{index}]", part) for index, part in enumerate(copy.copy(value))]
-        return Anatomy("an iterator", rest, again=again, advances=True)
-    return Anatomy(form, parts, again=again if parts else None, advances=bool(parts))
+        return Anatomy("an iterator", rest, rebuild=rebuild, advances=True)
+    return Anatomy(form, parts, rebuild=rebuild if parts else None, advances=bool(parts))
 
 
 # -- tensors ---------------------------------------------------------------------------------------
@@ -680,15 +680,17 @@ def inner_tensors(tensor: Tensor) -> list[tuple[str, Any]] | None:
 
 def _methods(tensor: object, names: Iterable[str]) -> list[tuple[str, Any]]:
     """Return what these methods return of a tensor that has them, by label."""
-    found = []
+    parts = []
     for name in names:
         with contextlib.suppress(RuntimeError):
-            found.append((f".{name.removeprefix('_')}", getattr(tensor, name)()))
-    return found
+            parts.append((f".{name.removeprefix('_')}", getattr(tensor, name)()))
+    return parts
 
 
 def _of_tensor(tensor: Tensor) -> Anatomy:
-    """Return what a tensor has besides its values: class, kind of history, hooks, attributes."""
+    """Return what a tensor has in addition to its values: class, kind of history, hooks,
+    attributes.
+    """
     if is_erased(tensor):
         return Anatomy("an erased parameter", [])
     with torch._C.DisableTorchFunctionSubclass():
@@ -755,7 +757,7 @@ class Picture:
         self._left_out, self._before = left_out, before
         self._keeps = keeps
         self._restores: list[Restore] = []
-        self._again: dict[int, tuple[Any, Anatomy, Leaves | None]] = {}
+        self._rebuildable: dict[int, tuple[Any, Anatomy, Leaves | None]] = {}
         self._tensors: dict[int, _KeptTensor] = {}
         self._storages: dict[int, _KeptStorage] = {}
         self._bytes = 0
@@ -770,9 +772,9 @@ class Picture:
             if is_atom(part):
                 self.leaves[where] = part
                 continue
-            known = self.places.get(id(part))
-            if known is not None:
-                self.leaves[IDENTITY + where] = Form(f"the object at {known}")
+            place = self.places.get(id(part))
+            if place is not None:
+                self.leaves[IDENTITY + where] = Form(f"the object at {place}")
                 continue
             if isinstance(part, self._left_out):
                 continue
@@ -780,7 +782,7 @@ class Picture:
         return self
 
     def add_parts(self, path: str, whole: Anatomy) -> None:
-        """Add the parts of what is no object of its own, as the globals of a module."""
+        """Add parts of something that is not an object itself, as the globals of a module."""
         if self._keeps and whole.keep is not None:
             self._restores.append(whole.keep())
         for label, part in whole.parts:
@@ -792,7 +794,7 @@ class Picture:
         tensor: Tensor | None = value if isinstance(value, torch.Tensor) else None
         is_fresh = id(value) in self._fresh
         can_change = not is_fresh and (tensor is not None or whole.keep is not None)
-        if can_change or is_fresh or whole.is_opaque or whole.again is not None or whole.parts:
+        if can_change or is_fresh or whole.is_opaque or whole.rebuild is not None or whole.parts:
             self.places[id(value)] = path
             self.objects[id(value)] = value
         if self._before is not None and (can_change or whole.is_opaque):
@@ -809,9 +811,9 @@ class Picture:
                 self._keep_tensor(path, tensor)
             elif whole.keep is not None:
                 self._restores.append(whole.keep())
-            elif whole.again is not None:
+            elif whole.rebuild is not None:
                 first = _fingerprint(whole) if whole.advances else None
-                self._again[id(value)] = value, whole, first
+                self._rebuildable[id(value)] = value, whole, first
         # the protocol makes what a label with a space names anew each time
         self._fresh.update(
             id(part) for label, part in whole.parts if is_fresh or label.startswith(" ")
@@ -853,9 +855,9 @@ class Picture:
     def _keep_tensor(self, path: str, tensor: Tensor) -> None:
         if is_erased(tensor):
             return
-        kept = _KeptTensor(tensor)
-        self._tensors[id(tensor)] = kept
-        for part in kept.strided:
+        kept_tensor = _KeptTensor(tensor)
+        self._tensors[id(tensor)] = kept_tensor
+        for part in kept_tensor.strided:
             storage = part.untyped_storage()
             address = int(storage._cdata)
             if address not in self._storages:
@@ -867,7 +869,7 @@ class Picture:
 
     def restore(self) -> None:
         """Give every object the content that it had."""
-        replaced = _Again(self._again)
+        replaced = _Rebuilt(self._rebuildable)
         for restore in self._restores:
             with contextlib.suppress(Exception):  # code of a spec may raise anything
                 restore(replaced)
@@ -879,7 +881,7 @@ class Picture:
         for old, new in replaced.items():
             self.places[id(new)], self.objects[id(new)] = self.places.get(old, ""), new
 
-    def again(self) -> "Picture":
+    def recapture(self) -> "Picture":
         """Return the kept picture of the same globals now."""
         return shared_state(self.modules, keeps=True)
 
@@ -891,19 +893,23 @@ class Picture:
     def _value(self, leaf: object) -> Any:
         if not isinstance(leaf, torch.Tensor) or is_erased(leaf):
             return leaf
-        kept = self._tensors.get(id(leaf))
+        kept_tensor = self._tensors.get(id(leaf))
         with torch._C.DisableTorchFunctionSubclass():
-            if kept is None or not kept.is_strided:
+            if kept_tensor is None or not kept_tensor.is_strided:
                 return leaf
-            storage = self._storages.get(int(kept.alias.untyped_storage()._cdata))
+            storage = self._storages.get(int(kept_tensor.alias.untyped_storage()._cdata))
             if storage is None:
                 return leaf
-            place = kept.alias
+            place = kept_tensor.alias
             if place.is_quantized:
                 return place.clone()
             copied = torch.empty(0, dtype=place.dtype, device=place.device)
             copied.set_(storage.content, place.storage_offset(), tuple(place.shape), place.stride())
-            return copied.requires_grad_(kept.requires_grad) if kept.requires_grad else copied
+            return (
+                copied.requires_grad_(kept_tensor.requires_grad)
+                if kept_tensor.requires_grad
+                else copied
+            )
 
     def digest(self) -> str | None:
         """Return a text that is equal for pictures with equal content; None where a part is not
@@ -931,8 +937,8 @@ def _fingerprint(whole: Anatomy) -> Leaves:
     return {path: repr(leaf) for path, leaf in picture.leaves.items()}
 
 
-class _Again(dict[int, Any]):
-    """Objects made again when they are asked for: what advanced, and what holds such a part."""
+class _Rebuilt(dict[int, Any]):
+    """Rebuilds an object at its first use: one that advanced, or holds such a part."""
 
     def __init__(self, kept: Mapping[int, tuple[Any, Anatomy, Leaves | None]]) -> None:
         super().__init__()
@@ -944,11 +950,11 @@ class _Again(dict[int, Any]):
             self[key] = value
             with contextlib.suppress(Exception):  # code of a spec may raise anything
                 has_advanced = first is not None and _fingerprint(anatomy(value)) != first
-                if whole.again and (
+                if whole.rebuild and (
                     has_advanced
                     or any(self.get(id(part), part) is not part for _, part in whole.parts)
                 ):
-                    self[key] = whole.again(self)
+                    self[key] = whole.rebuild(self)
         return super().get(key, default)
 
 
@@ -992,10 +998,10 @@ class _KeptTensor:
 
         self.is_strided = any(part is self.alias for part in self.strided)
 
-    def restore(self, again: Replaced) -> None:
-        """Set them back."""
+    def restore(self, replaced: Replaced) -> None:
+        """Restore them."""
         tensor, alias = self.tensor, self.alias
-        self._attributes(again)
+        self._attributes(replaced)
         with torch._C.DisableTorchFunctionSubclass(), contextlib.suppress(RuntimeError, TypeError):
             if self.is_strided:
                 ours, theirs = (
@@ -1016,18 +1022,18 @@ class _KeptTensor:
                 if tensor.grad is not self._grad:
                     tensor.grad = self._grad
             for name, hooks in self._hooks.items():
-                now = getattr(tensor, name, None)
-                if now is not None:
-                    now.clear()
-                    now.update(hooks)
+                current = getattr(tensor, name, None)
+                if current is not None:
+                    current.clear()
+                    current.update(hooks)
             if self._version is not None and tensor._version != self._version:
                 torch._C._autograd._unsafe_set_version_counter((tensor,), (self._version,))
 
 
 def global_of(path: str) -> str:
     """Return the global that a path of the shared state begins with; empty for other paths."""
-    found = re.match(r"global(?: \([0-9]+\))? (\w+)", path.removeprefix(IDENTITY))
-    return found[1] if found else ""
+    match = re.match(r"global(?: \([0-9]+\))? (\w+)", path.removeprefix(IDENTITY))
+    return match[1] if match else ""
 
 
 def shared_state(

@@ -83,7 +83,7 @@ ANSWER = dumps({"observation": {"format": 1}, "word": WORD})
             None,
             "the worker sent a message that is nested too deep",
         ),
-        ([b'"phase"\n'], "import", None, "the worker sent a message that is no map"),
+        ([b'"phase"\n'], "import", None, "the worker sent a message that is not a map"),
         ([ANSWER + ANSWER], "import", {"format": 1}, "the worker answered twice"),
         (
             [ANSWER, dumps({"observation": "second", "word": WORD})],
@@ -96,7 +96,7 @@ ANSWER = dumps({"observation": {"format": 1}, "word": WORD})
                 [dumps({"observation": {}, **word})],
                 "import",
                 None,
-                "an observation came without the word that its worker was given",
+                "an observation lacks the token of its worker",
             )
             for word in ({}, {"word": "another"}, {"word": None}, {"word": [WORD]})
         ),
@@ -204,11 +204,11 @@ def content(descriptor: int) -> bytes:
 def test_of_a_flood_the_disk_is_given_back_and_no_byte_of_the_end_is_lost(file):
     os.write(file, b"first" * (1 << 20) + b"the end")
     os.fsync(file)
-    assert workers.bound(file)
+    assert workers.free_beginning(file)
     assert os.fstat(file).st_blocks * 512 < workers.MOST
     os.write(file, b", and more")
     assert content(file).endswith(b"firstthe end, and more")
-    assert not workers.bound(file)
+    assert not workers.free_beginning(file)
     assert workers.cut(file)
     assert content(file).startswith(workers.LOST)
     assert b"\0" not in content(file)

@@ -480,7 +480,7 @@ def test_a_name_of_another_version_is_known_but_not_here(
 ) -> None:
     tables = tables_for(tmp_path, "2.11.0")
     found = tables.lookup(kind, name)
-    assert (found.known, found.is_installed, found.versions, found.hints) == (
+    assert (found.is_known, found.is_installed, found.versions, found.hints) == (
         True,
         False,
         ("2.13", "2.14"),
@@ -525,7 +525,7 @@ def test_a_name_is_looked_up_in_the_installed_source(
     )
     for kind, name in NEW:
         found = tables.lookup(kind, name)
-        assert (found.known, found.is_installed, found.versions, found.by_pattern) == (
+        assert (found.is_known, found.is_installed, found.versions, found.by_pattern) == (
             True,
             True,
             (),
@@ -533,7 +533,7 @@ def test_a_name_is_looked_up_in_the_installed_source(
         ), name
     for kind, name in OLD:
         found = tables.lookup(kind, name)
-        assert (found.known, found.is_installed, found.versions) == (True, False, MINORS), name
+        assert (found.is_known, found.is_installed, found.versions) == (True, False, MINORS), name
     assert tables.value_problem(INDUCTOR, "triton.patched_option", "x") is not None, (
         "its values are those of the source"
     )

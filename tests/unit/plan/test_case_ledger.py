@@ -145,7 +145,7 @@ def test_a_ledger_without_cases_is_refused(
     (specs / NAME).write_text(text, "utf-8")
     assert main(["list", "specs", "--against", "specs/ledger.txt"]) == ExitCode.USAGE
     assert (
-        "specs/ledger.txt lists no case: restore it, or write it anew with list --update "
+        "specs/ledger.txt lists no case: restore it, or rewrite it with list --update "
         "specs/ledger.txt" in capsys.readouterr().err
     )
 

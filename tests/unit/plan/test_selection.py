@@ -215,5 +215,5 @@ def test_a_case_without_seconds_counts_as_its_area_or_else_as_all(
     ["", "1", "0/2", "3/2", "1/0", "a/b", "1/2/3", "-1/2", "1/-2", " 1/2", "1/2 ", "1.0/2", "٢/٣"],
 )
 def test_what_is_no_shard(text: str) -> None:
-    with pytest.raises(UsageError, match="is no shard: write I/N"):
+    with pytest.raises(UsageError, match="is not a shard: write I/N"):
         read_shard(text)

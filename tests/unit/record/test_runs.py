@@ -128,7 +128,7 @@ def test_a_run_goes_on_with_what_it_has(
 
 def test_attempts_of_another_case_are_refused() -> None:
     written(attempts=[result_of(ONE, digest="0" * 64)])
-    with pytest.raises(UsageError, match="is not the case that was run then"):
+    with pytest.raises(UsageError, match="has changed since the run"):
         resumed(CASES)
 
 

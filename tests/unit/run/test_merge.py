@@ -222,7 +222,7 @@ BETWEEN: list[tuple[Mapping[str, Any], str]] = [
     ({"shard": "2/4"}, "it is shard 2/4"),
     ({"selected_whole": 7}, "another selection, of 7 cases"),
     ({"selection": "f" * 64}, "another selection, of 6 cases"),
-    ({"assignment": "f" * 64}, "its shards were made by other durations than those of shard-1"),
+    ({"assignment": "f" * 64}, "its shards were made with other durations than those of shard-1"),
     (
         {"specs": {**SPECS, "specs/area/one.yaml": "f" * 64}},
         "the file specs/area/one.yaml is 'ffffffffffff' here",

@@ -309,7 +309,7 @@ def test_a_shard_is_resumed_by_the_durations_of_then(
             Path("new/run.jsonl"), lambda records: records.__delitem__(slice(2, None))
         )  # as after a kill
         assert main([*command, "--resume", "new"]) == code, capsys.readouterr().err
-    assert "the shards were made by other durations then" in capsys.readouterr().err
+    assert "the shards were made with other durations" in capsys.readouterr().err
 
 
 # -- attempts and deadlines ------------------------------------------------------------------------

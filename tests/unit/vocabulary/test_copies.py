@@ -92,7 +92,7 @@ def test_what_cannot_be_copied_is_refused_when_it_is_compared() -> None:
 def test_a_result_is_copied_without_its_history_and_is_no_leaf() -> None:
     leaf = torch.ones(2, 3, requires_grad=True)
     result = (leaf * 2).t()
-    (copied, again), original = copies.apart([result, result]), copies.apart(leaf)
+    (copied, again), original = copies.independent([result, result]), copies.independent(leaf)
     assert copied is again, "one object stays one object"
     assert torch.equal(copied, result)
     assert (copied.stride(), copied.requires_grad, copied.is_leaf) == (result.stride(), True, False)
@@ -105,12 +105,12 @@ def test_a_copy_keeps_the_gradients_of_parameters_in_objects() -> None:
     weight = torch.nn.Parameter(torch.ones(2))
     weight.grad = torch.full((2,), 3.0)
     optimizer = torch.optim.SGD([weight], lr=0.5)
-    copied = copies.apart([SimpleNamespace(held=weight), optimizer])
+    copied = copies.independent([SimpleNamespace(held=weight), optimizer])
     (of_optimizer,) = copied[1].param_groups[0]["params"]
     assert copied[0].held is of_optimizer is not weight
     assert of_optimizer.grad is not weight.grad
     assert of_optimizer.grad.tolist() == [3.0, 3.0]
-    assert copies.apart([torch.nn.Parameter(torch.ones(2))])[0].grad is None
+    assert copies.independent([torch.nn.Parameter(torch.ones(2))])[0].grad is None
 
 
 @dataclasses.dataclass

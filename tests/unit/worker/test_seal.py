@@ -126,7 +126,7 @@ def test_the_zygote_imports_no_module_that_replaces_a_part(
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(zygote, "danger", str)
     for name in ("vendor_lies", "vendor_is_honest"):
-        zygote._import_where_safe(name, seal.taken())
+        zygote._import_where_safe(name, seal.take_seal())
         assert (name in sys.modules) == (name == "vendor_is_honest")
         sys.modules.pop(name, None)
 
@@ -178,7 +178,7 @@ def test_what_measuring_calls_outside_of_the_runner_is_sealed(lie: str) -> None:
     child = os.fork()  # what is replaced is replaced in this process alone
     if child == 0:
         try:
-            taken = seal.taken()
+            taken = seal.take_seal()
             taken.check()
             exec(f"{WATCHED}\n{act}", kept := dict[str, object]())
             taken.check("the module x")
@@ -227,7 +227,7 @@ def test_a_seal_cannot_be_replaced_by_its_names(
     monkeypatch.setattr(seal, "_prepared", {})
     if is_ahead:
         seal.prepare()
-    taken = seal.taken()
+    taken = seal.take_seal()
     for name in ("check", "__init__"):
         monkeypatch.setattr(seal.Seal, name, lambda *values: None)
     monkeypatch.setattr(seal.SealedModule, "is_untouched", lambda self: True)

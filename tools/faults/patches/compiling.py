@@ -39,7 +39,7 @@ def nothing_compiled_after_a_graph_break() -> None:
 
 
 def sizes_not_guarded() -> None:
-    # a static size stands in the guard of its tensor, a relation between dynamic ones in that of
+    # the guard of a tensor contains a static size, a relation between dynamic ones in that of
     # the shapes
     replace("torch._dynamo.guards:GuardBuilder.SHAPE_ENV", lambda _: lambda self, guard: bite())
     replace(
@@ -73,9 +73,9 @@ def _gradients(change):
 
 def a_gradient_dropped() -> None:
     def without_the_first(gradients):
-        found = [index for index, gradient in enumerate(gradients) if gradient is not None]
-        if found:
-            gradients[found[0]] = bite(None)
+        indices = [index for index, gradient in enumerate(gradients) if gradient is not None]
+        if indices:
+            gradients[indices[0]] = bite(None)
         return gradients
 
     _gradients(without_the_first)

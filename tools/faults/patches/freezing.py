@@ -61,7 +61,7 @@ FAULTS = (
             "self.node_replacements[node] = tensor",
             "bite()",
         ),
-        "What depends on constants alone is left to each call",
+        "What depends only on constants is left to each call",
         ("freezing/batch-norm-without-conv[backend=cpu]",),
         RELU,
     ),

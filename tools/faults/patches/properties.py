@@ -1,4 +1,4 @@
-"""Faults of side effects: what a compiled call changes beside its result."""
+"""Faults of side effects: what a compiled call changes in addition to its result."""
 
 from tools.faults.fault import CONFIG_KEY, OPTIONS_KEY, Fault
 from tools.planting import answers, bite, replace

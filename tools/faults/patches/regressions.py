@@ -36,13 +36,13 @@ def bounds_without_nan() -> None:
 
 
 def emulated_casts_skipped() -> None:
-    kept = "and not config.emulate_precision_casts"
+    condition = "and not config.emulate_precision_casts"
     for overrides in ("CppOverrides", "CppVecOverrides"):
-        edit(f"{CPP}:{overrides}.to_dtype", kept, "and bite(True)")
+        edit(f"{CPP}:{overrides}.to_dtype", condition, "and bite(True)")
 
 
 def bfloat16_index_add_decomposed() -> None:
-    # the fallback is for builds other than Meta's own; the name is replaced in this module alone
+    # the fallback is for builds other than Meta's own; the name is replaced only in this module
     importlib.import_module("torch._inductor.decomposition").is_fbcode = lambda: bite(True)
 
 

@@ -156,7 +156,7 @@ def late_problem(tables: NameTables, section: str, name: str) -> Diagnostic | No
 def name_problem(tables: NameTables, kind: str, name: str) -> Diagnostic | None:
     """Return the problem of a name that no torch has; None for a known name."""
     lookup = tables.lookup(kind, name)
-    if lookup.known:
+    if lookup.is_known:
         return None
     if kind == COUNTER:
         return Diagnostic.of(

@@ -242,31 +242,31 @@ def all_condition_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Dia
         yield from condition_problems(document, (), backends)
     if not (chosen := backends.of(anatomy.data["backends"], anatomy.tags)):
         return
-    known, of_targets = _known_words(backends), TARGETS in anatomy.data
+    allowed, of_targets = _known_words(backends), TARGETS in anatomy.data
     for path, when in matrix.find_conditions(anatomy.document):
         for word in when.keys() & {"torch", "python"}:
             with contextlib.suppress(BadRange):
                 if not any(map(VersionRange.parse(when[word]).holds, _releases(word))):
                     place = (*path, word)
                     yield anatomy.document.diagnostic(place, "other-releases", word=word)
-        words = {word: when[word] for word in known if word in when}
-        is_known = all(known[word].issuperset(as_list(words[word])) for word in words)
+        words = {word: when[word] for word in allowed if word in when}
+        is_known = all(allowed[word].issuperset(as_list(words[word])) for word in words)
         arch = as_list(when.get("arch", ""))[0]
         words.update({word: when[word] for word in when.keys() & {"arch"}})
         if is_known and not any(
             holds(
                 words,
                 Surroundings(
-                    backends=frozenset(of.names),
-                    device=of.device,
+                    backends=frozenset(backend.names),
+                    device=backend.device,
                     vendor=vendor,
                     arch=vendor and arch,
                 ),
             )
-            for of in chosen
-            for vendor in (VENDORS if of_targets or kind_of(of.device) != CPU else (None,))
+            for backend in chosen
+            for vendor in (VENDORS if of_targets or kind_of(backend.device) != CPU else (None,))
         ):
-            names = [f"{of.name} ({kind_of(of.device)})" for of in chosen]
+            names = [f"{backend.name} ({kind_of(backend.device)})" for backend in chosen]
             yield anatomy.document.diagnostic(path, "other-backends", names=one_of(names))
 
 
@@ -284,7 +284,7 @@ def condition_problems(
     document: Document, path: DataPath, backends: Backends
 ) -> Iterator[Diagnostic]:
     """Yield the problems of conditions below ``path``: invalid ranges and unknown names."""
-    known = _known_words(backends)
+    allowed = _known_words(backends)
     for place, when in matrix.find_conditions(document, path):
         yield from matrix.selection_problems(document, place, when)
         for word in ("torch", "python"):
@@ -293,7 +293,7 @@ def condition_problems(
                     VersionRange.parse(when[word])
                 except BadRange as error:
                     yield document.diagnostic((*place, word), "bad-range", message=str(error))
-        for word, names in known.items():
+        for word, names in allowed.items():
             for index, name in enumerate(as_list(when.get(word, []))):
                 if name not in names:
                     end = (word, index) if isinstance(when[word], list) else (word,)
@@ -352,7 +352,7 @@ def source_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
             )
     from torch_conformance.language.operators import operators_for
 
-    known = {
+    sample_dtypes = {
         dtype
         for operator in operators_for(None)
         for dtypes in operator.dtypes.values()
@@ -362,9 +362,9 @@ def source_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
         path = (SOURCE, "opinfo", "dtypes", index)
         if is_template(dtype):
             yield document.diagnostic(path, "template-in-dtypes")
-        elif dtype not in known:
+        elif dtype not in sample_dtypes:
             yield document.diagnostic(
-                path, "no-samples-of-dtype", dtype=dtype, dtypes=", ".join(sorted(known))
+                path, "no-samples-of-dtype", dtype=dtype, dtypes=", ".join(sorted(sample_dtypes))
             )
 
 
@@ -416,10 +416,10 @@ def unused_key_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
         for _, text in templates.templates_below(anatomy.data.get(SOURCE), (SOURCE,))
         for name in _names(text)
     }
-    named = {str(name) for _, name in references(anatomy.data, ())}
-    if PARAMS in named:
+    references_found = {str(name) for _, name in references(anatomy.data, ())}
+    if PARAMS in references_found:
         return
-    used |= {name.split(".")[1] for name in named if name.startswith(f"{PARAMS}.")}
+    used |= {name.split(".")[1] for name in references_found if name.startswith(f"{PARAMS}.")}
     for key in keys:
         if key not in used:
             code = "key-of-texts" if key in in_texts else "unused-key"
@@ -470,11 +470,11 @@ _OF_A_BACKEND = frozenset(["backend", "device"])
 
 
 def check_templates(
-    anatomy: Anatomy, backends: Backends, names: NameTables, known: Sequence[Diagnostic]
+    anatomy: Anatomy, backends: Backends, names: NameTables, earlier: Sequence[Diagnostic]
 ) -> list[Diagnostic]:
     """Return all problems of a spec's templates and of their values in steps.
 
-    ``known`` are the problems without their values.
+    ``earlier`` are the problems without their values.
     """
     document = anatomy.document
     problems = [problem for layer in anatomy.defaults for problem in layer_problems(layer, ())]
@@ -500,7 +500,7 @@ def check_templates(
             parsed[path] = template
     if not parsed or any(matrix_problems(anatomy, backends)):
         return problems
-    reported = {*known, *problems}
+    reported = {*earlier, *problems}
     for point, problem in _point_problems(anatomy, backends, names, parsed):
         if problem not in reported:
             bracket = (
@@ -596,8 +596,10 @@ def _point_problems(
     for point in _points_of(anatomy, backends):
         values: dict[DataPath, str] = {}
         for path, template in parsed.items():  # which device is one depends on the backend too
-            named = sorted({*template.names, "backend"} if path[-1] == "device" else template.names)
-            values[path] = repr([point.names.get(name) for name in named])
+            names_used = sorted(
+                {*template.names, "backend"} if path[-1] == "device" else template.names
+            )
+            values[path] = repr([point.names.get(name) for name in names_used])
         fresh = [path for path in values if (path, values[path]) not in seen]
         if not fresh:
             continue

@@ -39,7 +39,7 @@ from torch_conformance.vocabulary.expectations.expectation_base import (
     is_reference,
 )
 from torch_conformance.vocabulary.steps import SAMPLES, STEPS
-from torch_conformance.vocabulary.steps.step_base import COMPILED, Around
+from torch_conformance.vocabulary.steps.step_base import COMPILED, StepContext
 
 Moment = tuple[int, int]
 """A phase of a case, and a number in it; moments are ordered."""
@@ -264,14 +264,14 @@ def spy_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
 # -- steps and expectations ------------------------------------------------------------------------
 
 
-def _around(anatomy: Anatomy, backends: Backends, index: int) -> Around:
+def _context_of(anatomy: Anatomy, backends: Backends, index: int) -> StepContext:
     """Return what the checks of a step's kind may read of the spec."""
     step, script = anatomy.steps[index], anatomy.scripts.get(anatomy.steps[index].path)
     scope = scope_of(anatomy)
     chosen = [
         backends.by_name[name] for name in anatomy.data["backends"] if name in backends.by_name
     ]
-    return Around(
+    return StepContext(
         path=step.path,
         above=[above.parsed for above in anatomy.steps[:index]],
         expected=[(expectation.kind, expectation.path) for expectation in step.expectations],
@@ -300,7 +300,7 @@ def step_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
                 step.path, "step-below-the-last", key=True, kind=step.kind, last=last
             )
         last = step.kind if step.traits.is_last else last
-        yield from step.parsed.problems(_around(anatomy, backends, index))
+        yield from step.parsed.problems(_context_of(anatomy, backends, index))
         if step.traits.why_once and "repeat" in document.value(step.path[:-1]):
             path = (*step.path[:-1], "repeat")
             yield document.diagnostic(
@@ -336,7 +336,7 @@ def named_value_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagn
     Checked again at each point of the matrix.
     """
     document, scope = anatomy.document, scope_of(anatomy)
-    bound = {
+    positions = {
         name: document.position(("let", name), key=True) for name in anatomy.data.get("let", {})
     }
     for index, step in enumerate(anatomy.steps):
@@ -356,10 +356,12 @@ def named_value_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagn
             path = (*step.path, "as")
             if name in (OUTPUT, EAGER):
                 yield document.diagnostic(path, "name-of-a-result", name=name)
-            elif name in bound:
-                yield document.diagnostic(path, "repeated-name", name=name, line=bound[name].line)
-            bound[name] = document.position(path)
-        yield from step.parsed.name_problems(_around(anatomy, backends, index))
+            elif name in positions:
+                yield document.diagnostic(
+                    path, "repeated-name", name=name, line=positions[name].line
+                )
+            positions[name] = document.position(path)
+        yield from step.parsed.name_problems(_context_of(anatomy, backends, index))
         for expectation in step.expectations:
             if not is_templated(expectation):
                 yield from _result_problems(anatomy, index, expectation)

@@ -56,12 +56,12 @@ class Axis:
         return frozenset(
             # 1, 1.0 and true differ, because their ids differ; NaN equals NaN
             index
-            for index, (value, label, named) in entries
+            for index, (value, label, has_id) in entries
             if (
                 type(value) is type(excluded)
                 and (value == excluded or (value != value and excluded != excluded))
             )
-            or (named and label == _text(excluded))
+            or (has_id and label == _text(excluded))
         )
 
     def is_only_id(self, constant: object) -> bool:
@@ -134,7 +134,7 @@ def axes(document: Document) -> tuple[tuple[Axis, ...], tuple[Diagnostic, ...]]:
             )
         places: list[DataPath] = [("matrix", key, index) for index in range(len(entries))]
         places += [("include", index, key) for index, row in enumerate(rows) if key in row]
-        found: dict[str, tuple[int, Any, bool, DataPath]] = {}
+        values: dict[str, tuple[int, Any, bool, DataPath]] = {}
         """By id: the index of the value, the value, whether the id names it, and its place."""
         ids: dict[str, str] = {}
         included: list[int] = []
@@ -142,10 +142,10 @@ def axes(document: Document) -> tuple[tuple[Axis, ...], tuple[Diagnostic, ...]]:
             entry = document.value(place)
             label, value = _id_and_value(document, place, entry)
             if (is_included := number >= len(entries)) and repr(value) in ids:
-                included.append(found[ids[repr(value)]][0])
+                included.append(values[ids[repr(value)]][0])
                 continue
-            is_new = label not in found
-            first = found.setdefault(label, (len(found), value, not _is_scalar(entry), place))
+            is_new = label not in values
+            first = values.setdefault(label, (len(values), value, not _is_scalar(entry), place))
             included += [first[0]] if is_included else []
             if not is_new:
                 where = str(document.position(first[3]))
@@ -159,10 +159,10 @@ def axes(document: Document) -> tuple[tuple[Axis, ...], tuple[Diagnostic, ...]]:
         result.append(
             Axis(
                 key,
-                tuple(value for _, value, _, _ in found.values()),
-                tuple(found),
-                tuple(named for _, _, named, _ in found.values()),
-                sum(place[0] == "matrix" for *_, place in found.values()),
+                tuple(value for _, value, _, _ in values.values()),
+                tuple(values),
+                tuple(has_id for _, _, has_id, _ in values.values()),
+                sum(place[0] == "matrix" for *_, place in values.values()),
                 tuple(included),
             )
         )
@@ -237,9 +237,11 @@ def size_problem(document: Document, axes: Sequence[Axis], backends: int) -> Dia
     count = (math.prod(axis.count for axis in axes) + rows) * backends
     if count > MAX_POINTS:
         # Python does not print numbers with thousands of digits
-        shown = {"count": f"{count:,}"} if count < _COUNTABLE else {"beyond": f"{_COUNTABLE:,}"}
+        count_arguments = (
+            {"count": f"{count:,}"} if count < _COUNTABLE else {"beyond": f"{_COUNTABLE:,}"}
+        )
         return document.diagnostic(
-            ("matrix",), "too-many-cases", key=True, most=f"{MAX_POINTS:,}", **shown
+            ("matrix",), "too-many-cases", key=True, most=f"{MAX_POINTS:,}", **count_arguments
         )
     exclusions = len(document.data.get("exclude", []))
     if exclusions > MAX_EXCLUSIONS:
@@ -322,15 +324,15 @@ def _selection_problems(
     document: Document,
     path: DataPath,
     selection: Mapping[str, Any],
-    known: Mapping[str, Axis | set[str]],
+    by_key: Mapping[str, Axis | set[str]],
 ) -> Iterator[Diagnostic]:
     """Yield the unknown keys of a map at ``path`` that selects points, and values that select
     none.
     """
     for key, selected in selection.items():
         place = (*path, key)
-        if (axis := known.get(key)) is None:
-            yield document.diagnostic(place, unknown_word("matrix-key", key, known), key=True)
+        if (axis := by_key.get(key)) is None:
+            yield document.diagnostic(place, unknown_word("matrix-key", key, by_key), key=True)
             continue
         if selected == []:
             yield document.diagnostic(place, "selects-an-empty-list", word=key)
@@ -390,8 +392,8 @@ def selection_problems(
     """Yield the problems of what the condition at ``path`` asks of the matrix."""
     if not isinstance(when.get(MATRIX), dict):
         return
-    place, known = (*path, MATRIX), {axis.key: axis for axis in axes(document)[0]}
-    if known:
-        yield from _selection_problems(document, place, when[MATRIX], known)
+    place, by_key = (*path, MATRIX), {axis.key: axis for axis in axes(document)[0]}
+    if by_key:
+        yield from _selection_problems(document, place, when[MATRIX], by_key)
     else:
         yield document.diagnostic(place, "condition-without-matrix", key=True)

@@ -241,13 +241,13 @@ def _uses_of_globals(tree: ast.Module, matches: Callable[[str], bool]) -> list[F
 
 
 @functools.lru_cache(maxsize=64)
-def unknown_names(tree: ast.Module, known: frozenset[str]) -> list[FreeName]:
+def unknown_names(tree: ast.Module, defined: frozenset[str]) -> list[FreeName]:
     """Return the uses of global names that are not known, in the order of the text."""
     # a name with an underscore may be that of a private global in a class, which the compiler
     # writes with the name of the class
     attributes = {node.attr for node in nodes(tree)[ast.Attribute] if not node.attr.startswith("_")}
     attributes -= {node.id for node in nodes(tree)[ast.Name]}
-    return _uses_of_globals(tree, lambda name: name not in known and name not in attributes)
+    return _uses_of_globals(tree, lambda name: name not in defined and name not in attributes)
 
 
 @functools.lru_cache(maxsize=64)
@@ -256,17 +256,17 @@ def top_level_names(tree: ast.Module) -> frozenset[str]:
     star import.
     """
     scopes = [symtable.symtable(ast.unparse(tree), "<spec>", "exec")]
-    bound: set[str] = set()
+    names: set[str] = set()
     for scope in scopes:
         scopes.extend(scope.get_children())
-        bound.update(
+        names.update(
             symbol.get_name()
             for symbol in scope.get_symbols()
             if (symbol.is_assigned() or symbol.is_imported())
             and (scope is scopes[0] or symbol.is_declared_global())
         )
-    bound.update("*" for node in nodes(tree)[ast.ImportFrom] if node.names[0].name == "*")
-    return frozenset(bound)
+    names.update("*" for node in nodes(tree)[ast.ImportFrom] if node.names[0].name == "*")
+    return frozenset(names)
 
 
 @functools.lru_cache(maxsize=16)
@@ -458,7 +458,7 @@ def missing_module(path: str) -> Diagnostic | None:
         elif index == len(rest) and any(place.glob(f"{glob.escape(part)}.*")):
             return None  # Python, or compiled
         else:
-            known = sorted(
+            submodules = sorted(
                 {entry.name.partition(".")[0] for entry in place.iterdir()}
                 - {"__init__", "__pycache__"}
             )
@@ -466,7 +466,7 @@ def missing_module(path: str) -> Diagnostic | None:
                 "no-module",
                 word=part,
                 package=".".join([first, *rest[: index - 1]]),
-                near=nearest(part, known),
+                near=nearest(part, submodules),
             )
     return None
 

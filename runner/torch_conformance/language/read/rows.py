@@ -49,10 +49,10 @@ def files_named(spec: Path) -> list[Path]:
         data = read_partly(spec, content=content).data if b"file" in content else None
     except InvalidSpecs:
         return []
-    return [_beside(spec, name) for *_, name in _references(data)]
+    return [_sibling(spec, name) for *_, name in _references(data)]
 
 
-def _beside(spec: Path, name: str) -> Path:
+def _sibling(spec: Path, name: str) -> Path:
     return Path(os.path.normpath(spec.parent / name))
 
 
@@ -62,8 +62,8 @@ def with_rows(
     """Return a spec with the rows of the files that it names, and add the problems of these
     files.
     """
-    named = list(_references(document.data))
-    if not named and "include" not in document.data:
+    references = list(_references(document.data))
+    if not references and "include" not in document.data:
         return document
     matrix, included = dict(document.data.get("matrix", {})), list[Any]()
     origins: dict[DataPath, tuple[Document, DataPath]] = {}
@@ -71,14 +71,14 @@ def with_rows(
 
     def rows_of(section: str, key: str | int) -> list[tuple[Any, Document, DataPath]]:
         """Return the rows of one file, each with its place."""
-        name = next(name for *place, name in named if place == [section, key])
+        name = next(name for *place, name in references if place == [section, key])
         table = _table(document, spec, (section, key, "file"), name, tables, problems)
         if table is None:
             return []
         read[table.file] = table
         return [(row, table, (number,)) for number, row in enumerate(table.data)]
 
-    places = {(section, key) for section, key, _ in named}
+    places = {(section, key) for section, key, _ in references}
     for key in [key for key in matrix if ("matrix", key) in places]:
         rows = rows_of("matrix", key)
         matrix[key] = [row for row, *_ in rows]
@@ -113,7 +113,7 @@ def _table(
     problems: list[Diagnostic],
 ) -> Document | None:
     """Return the rows of a file; None where it has a problem, which is added once."""
-    path, tree = _beside(spec.path, name), tree_of(spec.root)
+    path, tree = _sibling(spec.path, name), tree_of(spec.root)
     real = os.path.realpath(path)
     if os.path.splitext(name)[1] not in _SUFFIXES:
         problem = document.diagnostic(place, "no-file-of-rows", name=name, of=one_of(_SUFFIXES))

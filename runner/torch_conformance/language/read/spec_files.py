@@ -110,24 +110,24 @@ def discover(paths: Sequence[Path], problems: list[Diagnostic]) -> list[SpecPath
     ] = {}  # by text: the hash of a path takes longer than everything else here
     before = len(problems)
     for path in paths or [shipped]:
-        shown = one_line(str(path))
+        path_text = one_line(str(path))
         try:
             is_there, is_file = path.exists(), path.is_file()
         except OSError as error:
-            raise UsageError(f"cannot access {shown}: {error.strerror}") from error
+            raise UsageError(f"cannot access {path_text}: {error.strerror}") from error
         if not is_there:
-            raise UsageError(f"no such file or folder: {shown}")
+            raise UsageError(f"no such file or folder: {path_text}")
         if is_file and path.name == DEFAULTS:
-            raise UsageError(f"{shown} contains defaults and is not a spec: name its folder")
+            raise UsageError(f"{path_text} contains defaults and is not a spec: name its folder")
         if is_file and path.stem in _NO_SPECS:
             use = (
                 "a run in its folder reads it"
                 if path.stem == "conformance"
                 else f"use --{path.stem} for such files"
             )
-            raise UsageError(f"{shown} is not a spec; {use}")
+            raise UsageError(f"{path_text} is not a spec; {use}")
         if is_file and path.suffix in SUFFIXES and _is_profile(path):
-            raise UsageError(f"{shown} is a profile and not a spec; use --profile {shown}")
+            raise UsageError(f"{path_text} is a profile and not a spec; use --profile {path_text}")
         absolute = Path(os.path.abspath(path))
         inside = absolute.resolve().is_relative_to(shipped)
         root = shipped if inside else absolute if path.is_dir() else absolute.parent

@@ -181,11 +181,11 @@ def _bracket(source: str, begin: int) -> tuple[str, int]:
     at += len(members)
     while not source.startswith(("]", "-]"), at):
         if source.startswith("[:", at):
-            known = _CLASS.match(source, at)
-            if known is None or known[1] not in _CLASSES:
+            match = _CLASS.match(source, at)
+            if match is None or match[1] not in _CLASSES:
                 raise BadPattern("unknown character class", at, f"known: {', '.join(_CLASSES)}")
-            members.append(_CLASSES[known[1]])
-            at = known.end()
+            members.append(_CLASSES[match[1]])
+            at = match.end()
             continue
         if source.startswith("-", at):
             raise BadPattern("a range without its beginning", at, "put - first or last")
@@ -296,15 +296,15 @@ class Directive:
         """
         if self.kind is Kind.EMPTY:
             return _EMPTY_LINE
-        own: set[str] = set()
+        defined_here: set[str] = set()
         pieces: list[str] = []
         for part in self.parts:
             if part.expression:
-                own.add(part.variable)
+                defined_here.add(part.variable)
                 pieces.append(
                     f"({f'?P<{part.group}>' if part.variable else '?:'}{part.expression.python})"
                 )
-            elif part.variable and part.variable in own:
+            elif part.variable and part.variable in defined_here:
                 pieces.append(f"(?P={part.group})")
             else:
                 pieces.append(re.escape(variables[part.variable] if part.variable else part.text))
@@ -556,19 +556,21 @@ def _end_of_variable(text: str, at: int) -> int:
 
 
 def _require_definitions(directives: Sequence[Directive]) -> None:
-    known: set[str] = set()
+    defined: set[str] = set()
     for directive in directives:
-        own: set[str] = set()
+        of_directive: set[str] = set()
         for part in directive.parts:
             name = part.variable
             if name and part.expression:
-                own.add(name)
-            elif name and name not in known | own:
+                of_directive.add(name)
+            elif name and name not in defined | of_directive:
                 column = directive.column + directive.pattern.find(f"[[{name}]]")
-                hint = did_you_mean(name, known) or f"define it on an earlier line: [[{name}:...]]"
+                hint = (
+                    did_you_mean(name, defined) or f"define it on an earlier line: [[{name}:...]]"
+                )
                 raise ChecksError(directive.line, column, f"[[{name}]] is not defined", hint)
         # A variable of a CHECK-NOT is never defined.
-        known |= set() if directive.kind is Kind.NOT else own
+        defined |= set() if directive.kind is Kind.NOT else of_directive
 
 
 def _matches_nothing(directive: Directive) -> bool:

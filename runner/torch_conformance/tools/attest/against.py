@@ -21,7 +21,7 @@ from torch_conformance.run.compared_runs import Change, change_of, differing, re
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class Deviation:
     """Something that the archive and the reader observed otherwise."""
 
     case: str
@@ -48,7 +48,7 @@ class Agreement:
     required: int
     agree: int
     """How many were executed in both, and in the same way."""
-    differ: tuple[Apart, ...]
+    differ: tuple[Deviation, ...]
     lacking: Mapping[str, str]
     """Which side did not execute a case, by id."""
     not_compared: Mapping[str, str]
@@ -60,7 +60,7 @@ class Agreement:
         yield from (f"  {difference}" for difference in self.machines)
         yield from grouped("code, kernels and counters not compared", self.not_compared)
         yield from grouped("not executed", self.lacking)
-        yield from (f"  differs: {apart}" for apart in self.differ)
+        yield from (f"  differs: {differing}" for differing in self.differ)
         less = (
             f", {count} of them in their outcome only" if (count := len(self.not_compared)) else ""
         )
@@ -111,7 +111,7 @@ def agreement(archive: NamedRun, other: NamedRun, required: Collection[str]) -> 
                 f"--against {other.name}: its {what} is {ours}, and that of the archive {theirs}"
             )
     sides = [{str(one.case_id): one for one in side.run.results} for side in (archive, other)]
-    agree, differ = 0, list[Apart]()
+    agree, differ = 0, list[Deviation]()
     lacking, not_compared = dict[str, str](), dict[str, str]()
     for case_id in required:
         then, now = (side.get(case_id) for side in sides)
@@ -119,19 +119,22 @@ def agreement(archive: NamedRun, other: NamedRun, required: Collection[str]) -> 
         if then is None or now is None or not (there and here):
             lacking[case_id] = "in your run" if there else "in the archive" if here else "in both"
             continue
-        apart = list[Apart]()
+        differences = list[Deviation]()
         if change_of(then, now) not in (Change.SAME, Change.STILL_FAILING):
             outcomes = (f"{one.outcome.label} {one.reason}".strip() for one in (then, now))
-            apart = [_apart(case_id, 0, "outcome", *outcomes)]
+            differences = [_deviation(case_id, 0, "outcome", *outcomes)]
         else:
             (old_texts, old), (texts, steps) = recorded_of(archive, then), recorded_of(other, now)
             machines = then.node or first.environment, now.node or second.environment
             if why := _why_not(machines, (old_texts, texts), steps):
                 not_compared[case_id] = why
             else:
-                apart = [*_of_texts(case_id, old_texts, texts), *_of_steps(case_id, old, steps)]
-        differ += apart
-        agree += not apart
+                differences = [
+                    *_of_texts(case_id, old_texts, texts),
+                    *_of_steps(case_id, old, steps),
+                ]
+        differ += differences
+        agree += not differences
     return Agreement(
         run=second.run_id,
         machines=tuple(
@@ -164,25 +167,27 @@ def _why_not(
     return "" if threads[0] == threads[1] else "the code is for other numbers of threads"
 
 
-def _of_texts(case_id: str, old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Apart]:
+def _of_texts(case_id: str, old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Deviation]:
     for name, diff in differing(old, new):
         lines = (
             next((line[1:].strip() for line in diff[2:] if line[0] == sign), "nothing")
             for sign in "-+"
         )
         number = re.search(r"[0-9]+", name.partition(" of step ")[2] or name)
-        yield _apart(case_id, int(number[0]) + 1 if number else 0, name, *lines)
+        yield _deviation(case_id, int(number[0]) + 1 if number else 0, name, *lines)
 
 
-def _of_steps(case_id: str, old: Sequence[StepFacts], new: Sequence[StepFacts]) -> Iterator[Apart]:
+def _of_steps(
+    case_id: str, old: Sequence[StepFacts], new: Sequence[StepFacts]
+) -> Iterator[Deviation]:
     if len(old) != len(new):
-        yield _apart(case_id, 0, "steps carried out", str(len(old)), str(len(new)))
+        yield _deviation(case_id, 0, "steps carried out", str(len(old)), str(len(new)))
     for number, pair in enumerate(zip(old, new, strict=False), start=1):
         then, now = (dict(_observed(step)) for step in pair)
-        for what in sorted(then.keys() | now.keys()):
-            if then.get(what) != now.get(what):
-                yield _apart(
-                    case_id, number, what, *(side.get(what, "none") for side in (then, now))
+        for fact in sorted(then.keys() | now.keys()):
+            if then.get(fact) != now.get(fact):
+                yield _deviation(
+                    case_id, number, fact, *(side.get(fact, "none") for side in (then, now))
                 )
 
 
@@ -204,6 +209,6 @@ def _named(name: str, value: Json) -> Iterator[tuple[str, str]]:
         yield name, str(value)
 
 
-def _apart(case_id: str, step: int, what: str, archive: str, reader: str) -> Apart:
+def _deviation(case_id: str, step: int, fact: str, archive: str, reader: str) -> Deviation:
     texts = (one_line(text, _SHOWN) for text in (archive, reader))
-    return Apart(case_id, step, what, *texts)
+    return Deviation(case_id, step, fact, *texts)

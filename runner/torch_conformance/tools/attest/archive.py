@@ -3,7 +3,7 @@ zstd frame.
 
 The same members always give the same bytes. So a reader trusts nothing: it packs what it read
 again, and refuses a file whose content is not that. A link, a folder, an owner, a time, another
-order, hidden bytes and a member that is there twice are no archive of a submission.
+order, hidden bytes and a member that is there twice are not allowed in a submission.
 
 | member                          | content                                                                    |
 |---------------------------------|----------------------------------------------------------------------------|
@@ -76,7 +76,7 @@ _WINDOW = 1 << 27
 
 
 class BadArchive(Exception):
-    """What was read is no submission, or is damaged or made to harm its reader."""
+    """The file is not a submission, or is damaged, or was made to harm its reader."""
 
 
 def member_of(name: str) -> str:
@@ -244,10 +244,12 @@ def unpacked(data: bytes) -> dict[str, bytes]:
                     else None
                 )
                 if stream is None or info.size > MOST_MEMBER:
-                    raise BadArchive(f"the member '{info.name}' is no plain file, or is too large")
+                    raise BadArchive(
+                        f"the member '{info.name}' is not a plain file, or is too large"
+                    )
                 members[info.name] = stream.read()
     except (tarfile.TarError, ValueError, OverflowError, EOFError, RecursionError) as error:
-        raise BadArchive(f"it is no tar: {type(error).__name__}: {error}") from error
+        raise BadArchive(f"it is not a tar archive: {type(error).__name__}: {error}") from error
     if why := _why_not(members):
         raise BadArchive(why)
     if _tar(members) != content:
@@ -349,34 +351,35 @@ def signer_in(statement: bytes) -> str:
 def differences(attested: bytes, expected: bytes) -> Iterator[str]:
     """Yield how a Statement is not what the other members give."""
     try:
-        said, here = (
+        attested_statement, expected_statement = (
             {**statement, **statement["predicate"]}
             for statement in map(json.loads, (attested, expected))
         )
-        named, members = (
+        digests, members = (
             {subject["name"]: subject["digest"] for subject in statement["subject"]}
-            for statement in (said, here)
+            for statement in (attested_statement, expected_statement)
         )
     except (ValueError, TypeError, LookupError, RecursionError):
-        yield "it is no Statement in JSON"
+        yield "it is not a Statement in JSON"
         return
-    for name in sorted(named.keys() | members.keys(), key=str):
-        if named.get(name) != members.get(name):
-            what = (
+    for name in sorted(digests.keys() | members.keys(), key=str):
+        if digests.get(name) != members.get(name):
+            problem = (
                 "is not there"
                 if name not in members
                 else "is not named"
-                if name not in named
+                if name not in digests
                 else "has another sha256"
             )
-            yield f"the member '{one_line(name)}' {what}"
+            yield f"the member '{one_line(name)}' {problem}"
     keys = sorted(
         key
-        for key in said.keys() | here.keys()
-        if key not in ("predicate", "subject") and said.get(key) != here.get(key)
+        for key in attested_statement.keys() | expected_statement.keys()
+        if key not in ("predicate", "subject")
+        and attested_statement.get(key) != expected_statement.get(key)
     )
     yield from (f"'{one_line(key)}' is not what the archive gives" for key in keys)
-    if not keys and named == members and attested != expected:
+    if not keys and digests == members and attested != expected:
         yield "it is not written as 'submit' writes it"
 
 
@@ -405,7 +408,7 @@ def read_key(path: Path, *, private: bool) -> Any:
         )
         if isinstance(key, kind):
             return key
-    what = (
+    expected = (
         "private key of the kind Ed25519 in PEM form without a passphrase"
         if private
         else "public key of the kind Ed25519 in PEM form"
@@ -413,7 +416,7 @@ def read_key(path: Path, *, private: bool) -> Any:
     hint = (
         "openssl genpkey -algorithm ed25519 -out KEY" if private else "openssl pkey -in KEY -pubout"
     )
-    raise UsageError(f"--key {shown_path(path)}: this is no {what} ({hint})")
+    raise UsageError(f"--key {shown_path(path)}: this is no {expected} ({hint})")
 
 
 def read_untrusted(path: Path, limit: int, title: str) -> bytes:
@@ -455,7 +458,7 @@ def signed(statement: bytes, key: "Ed25519PrivateKey") -> bytes:
 
 
 def why_not_signed(envelope: bytes, statement: bytes, key: "Ed25519PublicKey | None") -> str:
-    """Return why an envelope is no signature of a Statement by a key; empty if it is.
+    """Return why an envelope is not a signature of a Statement by a key; empty if it is.
 
     Without a key only its form is checked.
     """
@@ -463,7 +466,7 @@ def why_not_signed(envelope: bytes, statement: bytes, key: "Ed25519PublicKey | N
         (entry,) = json.loads(envelope)["signatures"]
         signer, signature = str(entry["keyid"]), base64.b64decode(entry["sig"], validate=True)
     except (ValueError, TypeError, LookupError, RecursionError) as error:
-        return f"it is no envelope with one signature: {type(error).__name__}"
+        return f"it is not an envelope with one signature: {type(error).__name__}"
     if _envelope(statement, signer, signature) != envelope:
         return "it is not the envelope of this Statement as 'submit' writes it"
     if signer != signer_in(statement):

@@ -100,7 +100,7 @@ def statement_of(
         {tuple(sorted(facts.items())): facts for facts in (environment, *nodes)}.values()
     )
     releases = dict.fromkeys(_release(facts.get("torch", "")) for facts in machines)
-    problems = [*filter(None, (wrong_torch(profile.torch, known) for known in releases))]
+    problems = [*filter(None, (wrong_torch(profile.torch, release) for release in releases))]
     if _release(environment.get("torch", "")) is None and any(
         result.outcome.is_executed for result in by_id.values()
     ):
@@ -131,7 +131,7 @@ def statement_of(
             for case_id in required
         }
         reasons = {
-            kind: {case_id: why for case_id, (known, why) in standings.items() if known is kind}
+            kind: {case_id: why for case_id, (status, why) in standings.items() if status is kind}
             for kind in Standing
         }
         failed, missing = reasons[Standing.FAILED], reasons[Standing.NOT_EXECUTED]
@@ -238,15 +238,15 @@ def _failure(when: Mapping[str, Any], facts: Mapping[str, str]) -> str:
     """
     if _release(facts.get("torch", "")) is None:
         return ""
-    known, arch = surroundings_of_record(facts), "no GPU" if facts.get("gpus") == "0" else ""
+    surroundings, arch = surroundings_of_record(facts), "no GPU" if facts.get("gpus") == "0" else ""
     values = {
         "torch": facts["torch"],
         "python": facts.get("python"),
-        "vendor": known.vendor or "no GPU",
-        "arch": known.arch or arch,
+        "vendor": surroundings.vendor or "no GPU",
+        "arch": surroundings.arch or arch,
     }
     for word, required in when.items():
-        if values[word] and not holds({word: required}, known):
+        if values[word] and not holds({word: required}, surroundings):
             return (
                 f"required for {word} {' or '.join(map(str, as_list(required)))}, and the machine "
                 f"has {values[word]}"

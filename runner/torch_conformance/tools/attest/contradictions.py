@@ -127,7 +127,7 @@ def _grown(before: float, count: float) -> float:
 
 
 def _of_step(
-    known: CarriedOut, kinds: Collection[str], kernels: float, lookups: float
+    step: CarriedOut, kinds: Collection[str], kernels: float, lookups: float
 ) -> Iterator[str]:
     """Yield what contradicts itself in a step that generated so many ``kernels`` and looked up so
     many graphs in inductor's cache.
@@ -135,7 +135,7 @@ def _of_step(
     ``kinds`` are those of the devices for which it, or a step before it, compiled or loaded a
     graph.
     """
-    observed, code, census = known.facts, known.facts.code, known.facts.tunings
+    observed, code, census = step.facts, step.facts.code, step.facts.tunings
     graphs = len(observed.graphs)
     calls = [*observed.executed.items(), *observed.executed_others.items()]
     for device, count in calls:
@@ -152,12 +152,10 @@ def _of_step(
         )
     if (kernels > 0 or census.count) and not graphs and not observed.entered:
         yield f"generated {kernels:g} kernels and selected {census.count}, and compiled no graph"
-    if known.step.kind in _FREE:
+    if step.step.kind in _FREE:
         return
-    frames, captured = (
-        observed.counters.get("frames", {}),
-        observed.counters.get("stats", {}).get("unique_graphs", math.inf),
-    )
+    frames = observed.counters.get("frames", {})
+    captured = observed.counters.get("stats", {}).get("unique_graphs", math.inf)
     if frames.get("ok", 0) > frames.get("total", math.inf) or (
         observed.dynamo is not None and observed.dynamo.graphs > captured
     ):
@@ -216,14 +214,14 @@ def _of_code(
             pattern = ".*" if argument == "?" else re.escape(argument).replace(r"\?", r"[^,\]]+")
             if not re.fullmatch(pattern, benchmarked.get(name, argument)):
                 yield f"takes {benchmarked[name]} as {name}, and its graph {argument}"
-    named = {operator for text in _ORIGINAL.findall(code) for operator in text.split(", ")}
+    operators = {operator for text in _ORIGINAL.findall(code) for operator in text.split(", ")}
     words = {
         operator.split(".")[1] if "." in operator else operator for operator in graph.operators
     }
     kernels = {
         kernel for kernel in _NAMED.findall(code) if is_named and not _consists_of(kernel, words)
     }
-    if other := sorted([*named - set(graph.operators), *kernels]):
+    if other := sorted([*operators - set(graph.operators), *kernels]):
         yield f"names {other[0]}, and its graph has no such operator"
 
 
@@ -281,19 +279,19 @@ def _is_broken(observed: StepFacts) -> bool:
     )
 
 
-def _of_results(known: CarriedOut, steps: Sequence[CarriedOut]) -> Iterator[str]:
+def _of_results(carried_out: CarriedOut, steps: Sequence[CarriedOut]) -> Iterator[str]:
     """Yield which result has a shape that the code of ``steps`` has nowhere.
 
     Dynamic shapes and Python between graphs may give others.
     """
-    observed = known.facts
+    observed = carried_out.facts
     graphs = [graph for step in steps for graph in step.facts.code_graphs]
     arguments = [argument for graph in graphs for argument in graph.arguments or "?"]
     code = "\n".join(piece for step in steps for piece in step.facts.code)
     is_whole = observed.graphs and code and observed.raised is None and not _is_broken(observed)
     if (
         not is_whole
-        or known.step.kind in _FREE
+        or carried_out.step.kind in _FREE
         or "?" in "".join(arguments)
         or _CALL_OF_OPERATOR.search(code)
     ):
@@ -313,12 +311,14 @@ def _of_numbers(facts: StepFacts) -> Iterator[str]:
     measured.
     """
     compared = [
-        known for known in decode([*facts.measurements.values()]) if isinstance(known, dict)
+        measured
+        for measured in decode([*facts.measurements.values()])
+        if isinstance(measured, dict)
     ]
     compared += [
-        tried.get("measured", {}) for known in compared for tried in known.get("tried", ())
+        tried.get("measured", {}) for measured in compared for tried in measured.get("tried", ())
     ]
-    leaves: list[Any] = [leaf for known in compared for leaf in known.get("leaves", ())]
+    leaves: list[Any] = [leaf for measured in compared for leaf in measured.get("leaves", ())]
     leaves += decode([*facts.effects.leaves]) if facts.effects else []
     for leaf in leaves:
         if not leaf.get("numel") or "excess" not in leaf:
@@ -336,9 +336,9 @@ def _of_numbers(facts: StepFacts) -> Iterator[str]:
             )
         if isinstance(value, int | float) and isinstance(reference, int | float):
             is_finite = math.isfinite(value) and math.isfinite(reference)
-            apart = abs(value - reference) if is_finite else 0.0
-            excess = max(apart - leaf["rtol"] * abs(reference), 0.0) if is_finite else 0.0
-            if leaf.get("max_abs", math.inf) < apart * (1 - 1e-6):
+            difference = abs(value - reference) if is_finite else 0.0
+            excess = max(difference - leaf["rtol"] * abs(reference), 0.0) if is_finite else 0.0
+            if leaf.get("max_abs", math.inf) < difference * (1 - 1e-6):
                 yield (
                     f"{value} and {reference} at {place} differ by more than {leaf['max_abs']:g}, "
                     "the greatest difference of its elements"
@@ -402,11 +402,11 @@ def of_machine(facts: Mapping[str, str], day: str) -> Iterator[str]:
     for word, kind in (("sm_", "cuda"), ("gfx", "hip"), ("xpu_", "xpu")):
         if arch.startswith(word) and built and kind not in built:
             yield f"its GPU is {arch}, and its torch is built for {' '.join(built)}"
-    for known, *names in map(str.split, _NAMES_OF_ARCH):
-        if arch not in ("", known) and not set(names).isdisjoint(name.split()):
+    for family, *names in map(str.split, _NAMES_OF_ARCH):
+        if arch not in ("", family) and not set(names).isdisjoint(name.split()):
             yield f"its GPU is {name}, and {arch}"
-    made = re.search(r"\.dev(\d{4})(\d\d)(\d\d)", version)
-    if made and day < (before := "-".join(made.groups())):
+    date = re.search(r"\.dev(\d{4})(\d\d)(\d\d)", version)
+    if date and day < (before := "-".join(date.groups())):
         yield f"the run began on {day}, and torch {version} was not made before {before}"
 
 
@@ -445,15 +445,15 @@ def _of_tuning(tuning: Tuning) -> Iterator[str]:
 
 def _of_case(facts: Facts, steps: Sequence[CarriedOut]) -> Iterator[str]:
     # Python of the spec may call what lies behind the entry, or load a graph that was saved
-    compiled = any(known.facts.graphs and known.step.kind not in _FREE for known in steps)
-    if compiled and not any(known.facts.entered > 0 for known in steps):
+    compiled = any(step.facts.graphs and step.step.kind not in _FREE for step in steps)
+    if compiled and not any(step.facts.entered > 0 for step in steps):
         yield "graphs were compiled or loaded, and inductor was never entered"
-    pieces = [code_of(piece, strings=True).text for known in steps for piece in known.facts.code]
-    winners = {tuning.won_by for known in steps for tuning in known.facts.tunings.found}
+    pieces = [code_of(piece, strings=True).text for step in steps for piece in step.facts.code]
+    winners = {tuning.won_by for step in steps for tuning in step.facts.tunings.found}
     for name in sorted(winners & _FAMILIES.keys()):
         if pieces and not any(map(_FAMILIES[name].search, pieces)):
             yield f"the census says that {name} won, and the generated code has no kernel of it"
-    if any(known.facts.graphs for known in steps) and not any(
+    if any(step.facts.graphs for step in steps) and not any(
         facts.phases.get(name, 0) > 0 for name in _OF_COMPILING
     ):
         yield "graphs were compiled or loaded, and no phase of a compilation took time"

@@ -242,14 +242,14 @@ def cxx(scene: Scene) -> Iterator[Finding]:
     """Name the compiler that torch calls, ``$CXX`` as one word, else g++, and build two small
     libraries with it.
     """
-    named = scene.environ.get("CXX")
-    compiler = scene.which("g++" if named is None else named)
+    variable = scene.environ.get("CXX")
+    compiler = scene.which("g++" if variable is None else variable)
     if compiler is None:
         # the value itself is not shown: it is not among the variables that are recorded
         words, remedy = "CXX names no program", "set CXX to the path of one program, or unset it"
         several = "torch starts its whole value as one program, and the value has several words"
-        cause = several * (len((named or "").split()) > 1)
-        if named is None:
+        cause = several * (len((variable or "").split()) > 1)
+        if variable is None:
             other = scene.which("clang++")
             words = f"there is {other or 'no C++ compiler'}{', and no g++' * bool(other)}"
             remedy = f"export CXX={other}" if other else "install g++"
@@ -270,7 +270,7 @@ def cxx(scene: Scene) -> Iterator[Finding]:
             "reinstall g++, or set CXX to another compiler",
         )
         return
-    origin = "named by CXX" if named is not None else "the first g++ on PATH"
+    origin = "named by CXX" if variable is not None else "the first g++ on PATH"
     yield Finding("cxx.version", OK, f"torch calls {compiler} ({origin}): {printed.line()}")
     names = {
         name for path in (compiler, compiler.resolve()) for name in (path.name, path.parent.name)
@@ -495,11 +495,11 @@ def _of_maker(scene: Scene, maker: Maker, build: devices.Build) -> Iterator[Find
         memory = (
             f", {scene.machine.gpu_memory / 2**30:.0f} GiB each" if scene.machine.gpu_memory else ""
         )
-        seen = (
+        summary = (
             f"torch sees {count} GPU{'' if count == 1 else 's'}: "
             f"{facts.get('device', 'unnamed')}, {scene.machine.arch}{memory}"
         )
-        yield Finding(id, OK, seen)
+        yield Finding(id, OK, summary)
         if driver := facts.get("driver"):
             yield Finding(f"{maker.build}.driver", OK, str(driver))
     elif scene.facts is not None and (
@@ -536,7 +536,7 @@ def rocm(scene: Scene) -> Iterator[Finding]:
     if not folder.is_dir():
         remedy = f"set {origin} to the folder of ROCm, or unset it"
         yield Finding(
-            "rocm.home", PROBLEM, f"{origin} names {folder}, which is no folder", "", remedy
+            "rocm.home", PROBLEM, f"{origin} names {folder}, which is not a folder", "", remedy
         )
         return
     yield Finding("rocm.home", OK, f"{folder} (by {origin})")
@@ -631,13 +631,13 @@ def composable_kernel(scene: Scene) -> Iterator[Finding]:
     headers = headers_of_torch(scene.torch.root) if scene.torch is not None else {}
     if any(name.startswith("ck/") for name in headers):
         headers[_GENERATED] = "ck/ck.hpp"
-    named = scene.environ.get("TORCHINDUCTOR_CK_DIR")
-    if named and Path(named).resolve() != package.resolve():
+    variable = scene.environ.get("TORCHINDUCTOR_CK_DIR")
+    if variable and Path(variable).resolve() != package.resolve():
         cause = f"torch replaces it by {package} when it renders a GEMM"
         yield Finding(
             "ck.folder",
             WARNING,
-            f"TORCHINDUCTOR_CK_DIR={named} has no effect",
+            f"TORCHINDUCTOR_CK_DIR={variable} has no effect",
             cause,
             "unset TORCHINDUCTOR_CK_DIR",
         )
@@ -777,7 +777,7 @@ def examine(
                 Finding(
                     f"{check.__name__}.unread",
                     WARNING,
-                    f"the check '{check.__name__}' could not look",
+                    f"the check '{check.__name__}' failed",
                     cause,
                 ),
             )

@@ -98,8 +98,8 @@ def read_files(header: RunHeader, results: Sequence[CaseResult]) -> list[ReadFil
     """Return the files that a run read, each with its name in the submission."""
     shipped = folder("specs").resolve()
     places = {name: Path(os.path.realpath(name)) for name in header.specs}
-    own = [path for path in places.values() if not path.is_relative_to(shipped)]
-    roots = [path.parent for path in own]
+    unpublished = [path for path in places.values() if not path.is_relative_to(shipped)]
+    roots = [path.parent for path in unpublished]
     for result in results:
         # the folder that the area of a result lies in belongs to the ids of cases
         path, depth = Path(os.path.realpath(result.spec)), len(Path(result.area).parts)
@@ -246,9 +246,9 @@ def recorded(name: str) -> tuple[Path, Run]:
     except JournalError as error:
         raise Altered(f"{path / JOURNAL}:{error.line}: {error.reason}") from error
     if run.footer is None or run.footer.interrupted:
-        what = "was cut off" if run.footer is None else "was interrupted"
+        state = "was cut off" if run.footer is None else "was interrupted"
         raise UsageError(
-            f"{name}: this run {what}; resume it with 'run ... --resume', then submit it"
+            f"{name}: this run {state}; resume it with 'run ... --resume', then submit it"
         )
     if run.header.shard:
         raise UsageError(
@@ -315,10 +315,10 @@ def _modules(run: Run) -> dict[str, bytes]:
     members: dict[str, bytes] = {}
     for name, fact in modules_of(run).items():
         top = name.partition(".")[0]
-        found = None if top in metadata.packages_distributions() else find_spec(top)
-        if found is None:
+        spec = None if top in metadata.packages_distributions() else find_spec(top)
+        if spec is None:
             continue
-        files = files_of(name, found.submodule_search_locations or (), found.origin)
+        files = files_of(name, spec.submodule_search_locations or (), spec.origin)
         sources = {name: data for name, data in files.items() if name.endswith(".py")}
         texts = (data.decode("utf-8", "surrogateescape") for data in sources.values())
         if (
@@ -368,18 +368,18 @@ def _journal(
             line["repro"] = redacted(repro(lines[0]["options"], line["case_id"]))
         for part in (line, *line.get("attempts", ())):
             if part.get("evidence"):
-                known = digests.get(part["folder"], {})
+                digest_of = digests.get(part["folder"], {})
                 part["evidence"] = {
-                    name: known.get(name, old_digest)
+                    name: digest_of.get(name, old_digest)
                     for name, old_digest in part["evidence"].items()
                 }
         if line["kind"] == "case" and (result := texts.get(line["case_id"])) is not None:
             line["reason"] = redacted(result.reason)
-            for verdict, now in zip(line["verdicts"], result.verdicts, strict=True):
+            for verdict, rejudged in zip(line["verdicts"], result.verdicts, strict=True):
                 verdict.update(
-                    expected=redacted(now.expected),
-                    observed=redacted(now.observed),
-                    detail=redacted(now.detail),
+                    expected=redacted(rejudged.expected),
+                    observed=redacted(rejudged.observed),
+                    detail=redacted(rejudged.detail),
                 )
     return b"".join(
         json.dumps(line, allow_nan=False, ensure_ascii=True).encode("ascii") + b"\n"
@@ -456,16 +456,16 @@ def _results_again(
     if case is None:
         return
     backend = then.suite.backends.by_name[case.backend]
-    surroundings = rejudge.here_of(case, backend, new, then.known)
+    surroundings = rejudge.surroundings_of_part(case, backend, new, then.surroundings)
     judged = [
-        now
+        judged_now
         for part, root in ((old, folder), (new, place))
-        for _, now in rejudge.again(case, backend, then.known, part, root)
+        for _, judged_now in rejudge.rejudged_parts(case, backend, then.surroundings, part, root)
     ]
     results = [
-        apply(now, case, surroundings, then.waivers)
-        for now in judged
-        if isinstance(now, Judged) and len(now.verdicts) == len(old.verdicts)
+        apply(judged_now, case, surroundings, then.waivers)
+        for judged_now in judged
+        if isinstance(judged_now, Judged) and len(judged_now.verdicts) == len(old.verdicts)
     ]
     if len(results) < 2:
         return
@@ -478,11 +478,11 @@ def _results_again(
     verdicts = tuple(
         replace(
             verdict,
-            expected=now.expected,
-            observed=now.observed,
-            detail=verdict.detail if now.kind in rejudge.TRACED else now.detail,
+            expected=judged_now.expected,
+            observed=judged_now.observed,
+            detail=verdict.detail if judged_now.kind in rejudge.TRACED else judged_now.detail,
         )
-        for verdict, now in zip(new.verdicts, after.verdicts, strict=True)
+        for verdict, judged_now in zip(new.verdicts, after.verdicts, strict=True)
     )
     has_its_reason = not old.waivers and rejudge.is_text(old.reason, before.reason)
     yield replace(new, verdicts=verdicts, reason=after.reason if has_its_reason else new.reason)
@@ -517,10 +517,8 @@ def main(options: SubmitOptions) -> ExitCode:
         output.note(f"warning: not verified: {redacted(why)}")
     for reason in verification.weak:
         output.note(redacted(f"weak: {reason}"))
-    signed, counted = (
-        f"signed with the key {signer[:16]}" if signer else "not signed",
-        f"; {in_words(stated)}" if stated else "",
-    )
+    signed = f"signed with the key {signer[:16]}" if signer else "not signed"
+    counted = f"; {in_words(stated)}" if stated else ""
     output.note(f"{len(members)} files, {len(data)} bytes, {signed}{counted}")
     output.raw(f"{shown_path(path)}\n")
     return ExitCode.OK

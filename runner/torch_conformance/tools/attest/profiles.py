@@ -116,9 +116,9 @@ def read_profile(name: str) -> Profile:
                     )
                     problems.append(document.problem(place, "this entry names no cases", hint))
                 if kind == "optional" and "when" in entry:
-                    what = "an optional case needs no condition: it changes no statement"
+                    message = "an optional case needs no condition: it changes no statement"
                     problems.append(
-                        document.problem((*place, "when"), what, "remove when", key=True)
+                        document.problem((*place, "when"), message, "remove when", key=True)
                     )
                 usual = {"backend": [] if is_for_any else data.get("backend", []), **entry}
                 cases, tags, backends, left_out = (
@@ -224,33 +224,35 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles | None = None)
     tags = frozenset(tag for case in suite.cases for tag in case.tags)
     cases += _lost(profile, suite)
     indexes: dict[tuple[str, ...], Ids] = {}
-    named: dict[str, tuple[str, str]] = {}
+    levels_by_id: dict[str, tuple[str, str]] = {}
     """Level and kind of each case, by its id."""
     conditions: dict[str, Mapping[str, Any]] = {}
     for entry in profile.entries:
-        own = [case for case in cases if not entry.backends or case.backend in entry.backends]
-        of = f" of {', '.join(entry.backends)}" if entry.backends else ""
-        own_ids = indexes.setdefault(entry.backends, Ids(case.id for case in own))
+        of_backends = [
+            case for case in cases if not entry.backends or case.backend in entry.backends
+        ]
+        suffix = f" of {', '.join(entry.backends)}" if entry.backends else ""
+        own_ids = indexes.setdefault(entry.backends, Ids(case.id for case in of_backends))
         matched, left_out = (
             {text: own_ids.matching(text) for text in globs}
             for globs in (entry.cases, entry.left_out)
         )
         wrong = [
-            (key, index, *unknown(key, name, known))
-            for key, names, known in (
+            (key, index, *unknown(key, name, allowed))
+            for key, names, allowed in (
                 ("tag", entry.tags, tags),
                 ("backend", entry.backends, suite.backends.by_name),
             )
             for index, name in enumerate(names)
-            if name not in known
+            if name not in allowed
         ]
         for index, text in enumerate(entry.cases):
-            if own and not matched[text]:
+            if of_backends and not matched[text]:
                 message, _, hint = no_case(text, own_ids).partition(": ")
-                wrong.append(("cases", index, message + of, hint))
+                wrong.append(("cases", index, message + suffix, hint))
         for index, text in enumerate(entry.left_out):
             if not left_out[text]:
-                message = f"'{one_line(text)}' leaves out nothing: no case{of} matches it"
+                message = f"'{one_line(text)}' leaves out nothing: no case{suffix} matches it"
                 wrong.append(("except", index, message, "correct the glob, or remove it"))
         if wrong:
             problems += [
@@ -259,28 +261,30 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles | None = None)
             ]
             continue
         inside, outside = (set().union(*ids.values()) for ids in (matched, left_out))
-        kept = [
+        remaining = [
             case
-            for case in own
+            for case in of_backends
             if (not entry.cases or case.id in inside)
             and case.id not in outside
             and (not entry.tags or not set(entry.tags).isdisjoint(case.tags))
         ]
         ids = [
             str(case.id)
-            for case in requested(kept, cases, Selection(select=entry.cases, tag=entry.tags))
+            for case in requested(remaining, cases, Selection(select=entry.cases, tag=entry.tags))
         ]
-        new = [case_id for case_id in ids if case_id not in named]
+        new = [case_id for case_id in ids if case_id not in levels_by_id]
         if not ids:
             hint = "list --select GLOB --backend NAME shows which cases there are"
-            problems.append(document.problem(entry.place, f"this entry names no case{of}", hint))
+            problems.append(
+                document.problem(entry.place, f"this entry names no case{suffix}", hint)
+            )
         elif not new:
-            level, _ = named[ids[0]]
+            level, _ = levels_by_id[ids[0]]
             first = f"{one_line(ids[0])} in {level}"
             message = f"all {len(ids)} cases of this entry are named already: {first}"
             hint = "remove the entry, or the one above that names them"
             problems.append(document.problem(entry.place, message, hint))
-        named.update(dict.fromkeys(new, (entry.level, entry.kind)))
+        levels_by_id.update(dict.fromkeys(new, (entry.level, entry.kind)))
         if entry.when:
             conditions |= dict.fromkeys(new, entry.when)
     if problems:
@@ -302,7 +306,9 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles | None = None)
         if waiver.position.file in waivers.user_files
     }
     ids_of = {
-        (level, kind): tuple(case_id for case_id, place in named.items() if place == (level, kind))
+        (level, kind): tuple(
+            case_id for case_id, place in levels_by_id.items() if place == (level, kind)
+        )
         for level in profile.levels
         for kind in ("required", "optional")
     }
@@ -333,14 +339,14 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles | None = None)
     digests = {
         str(case.id): digest_of(case)
         for case in suite.cases
-        if case.id in named or (profile.compiler and case.backend == _REFERENCE)
+        if case.id in levels_by_id or (profile.compiler and case.backend == _REFERENCE)
     }
     record = replace(record, digest=digest_of_requirements(record, digests))
     return Resolved(
         profile=profile,
         suite=suite,
         record=record,
-        cases=tuple(case for case in suite.cases if case.id in named),
+        cases=tuple(case for case in suite.cases if case.id in levels_by_id),
         waivers=replace(waivers, waivers=permitted),
     )
 
@@ -396,8 +402,8 @@ def digest_of_requirements(record: ProfileRecord, digests: Mapping[str, str]) ->
     for level in record.levels:
         for case_id in level.required:
             same = case_id.replace(f"[backend={record.compiler}", f"[backend={_REFERENCE}", 1)
-            known = same if record.compiler and same in digests else case_id
-            required.append((known, level.name, digests.get(known, "lost")))
+            listed_id = same if record.compiler and same in digests else case_id
+            required.append((listed_id, level.name, digests.get(listed_id, "lost")))
     required.sort()
     limits = [record.most_by_aten, *(level.most_waived for level in record.levels)]
     whole = [record.torch, limits, required, dict(record.conditions)]
@@ -570,10 +576,10 @@ def load_shipped(suite: Suite) -> Iterator[Resolved]:
 def prospect_of(resolved: Resolved, machine: Machine) -> Prospect:
     """Return whether a machine could execute what a profile requires."""
     lost = Availability.NO, "lost: no spec has this case"
-    known = {}
+    availability = {}
     for case in resolved.cases:
         verdict = capabilities.availability_of(case, machine)
-        known[str(case.id)] = verdict.availability, verdict.reason
+        availability[str(case.id)] = verdict.availability, verdict.reason
     record = resolved.record
     shown = {**machine.builds, "torch": machine.torch, "arch": machine.arch, "gpus": machine.gpus}
     facts = {
@@ -582,7 +588,7 @@ def prospect_of(resolved: Resolved, machine: Machine) -> Prospect:
     }
     spared = not_required(record, [facts])
     outlook = prospect_of_cases(
-        known.get(case_id, lost) for case_id in record.required if case_id not in spared
+        availability.get(case_id, lost) for case_id in record.required if case_id not in spared
     )
     return replace(
         outlook,

@@ -24,11 +24,11 @@ from torch_conformance.model.values import frozen, values_of
 from torch_conformance.optional.options import ExecutionOptions
 from torch_conformance.record.case_files import digest
 from torch_conformance.run.auditing import recorded_steps, run_cases
-from torch_conformance.tools.attest.against import Apart, grouped
+from torch_conformance.tools.attest.against import Deviation, grouped
 from torch_conformance.vocabulary.expectations.close import Close, is_eager
 from torch_conformance.vocabulary.steps.samples import EachSample
 
-_ON_DEVICE = "its random numbers may be drawn on the device, which draws others than a CPU"
+_ON_DEVICE = "its random numbers may be drawn on the device, which draws other numbers than a CPU"
 _NO_NUMBER = "it compares no number with eager"
 
 _MADE_THERE = re.compile(r"'on_device'|'call'")
@@ -53,7 +53,7 @@ class Recomputation:
     cases: tuple[str, ...] = ()
     numbers: int = 0
     """How many of their numbers were compared."""
-    differ: tuple[Apart, ...] = ()
+    differ: tuple[Deviation, ...] = ()
     left: Mapping[str, str] = field(default_factory=dict)
     """Why other cases could not be made again, by id."""
 
@@ -61,7 +61,7 @@ class Recomputation:
         """Yield what a person reads."""
         yield f"computed again by torch {self.torch} on this CPU (--seed {self.seed}):"
         yield from grouped("cannot be", self.left)
-        yield from (f"  differs: {apart}" for apart in self.differ)
+        yield from (f"  differs: {difference}" for difference in self.differ)
         yield (
             f"  {self.numbers} numbers of eager and float64 in {len(self.cases)} cases: "
             f"{self.numbers - len(self.differ)} agree"
@@ -93,23 +93,25 @@ def recomputed(
     """
     if (torch := installed_torch()) is None:
         raise UsageError(f"--recompute: {no_torch_reason()}")
-    recorded, left = dict[str, list[_Number]](), dict[str, str]()
+    recorded, skipped = dict[str, list[_Number]](), dict[str, str]()
     for result in results:
         case = cases[result.case_id]
         recorded[case.id] = list(_numbers(case, place, result))
         if not recorded[case.id] or _is_drawn_on_device(case):
-            left[case.id] = _ON_DEVICE if recorded.pop(case.id) else _NO_NUMBER
+            skipped[case.id] = _ON_DEVICE if recorded.pop(case.id) else _NO_NUMBER
     drawn = sorted(recorded, key=lambda name: digest(f"{seed} {name}".encode()))[:count]
-    again = [_as_run(cases[name], recorded[name]) for name in drawn]
-    done, differ, numbers = list[str](), list[Apart](), 0
+    rerun = [_as_run(cases[name], recorded[name]) for name in drawn]
+    computed, differ, numbers = list[str](), list[Deviation](), 0
     with TemporaryDirectory(prefix="torch-conformance-recompute-") as folder:
-        results_here, _ = run_cases(again, suite, ExecutionOptions(), Path(folder), label="again")
+        results_here, _ = run_cases(rerun, suite, ExecutionOptions(), Path(folder), label="again")
         for case, result in results_here:
-            mine = {one.key: one for one in _numbers(case, Path(folder), result)}
+            mine = {number.key: number for number in _numbers(case, Path(folder), result)}
             if not mine:
-                left[case.id] = one_line(f"{result.outcome.label} here: {result.reason}", _LONGEST)
+                skipped[case.id] = one_line(
+                    f"{result.outcome.label} here: {result.reason}", _LONGEST
+                )
                 continue
-            done.append(case.id)
+            computed.append(case.id)
             for theirs in recorded[case.id]:
                 compared = list(_compared(case.id, theirs, mine.get(theirs.key)))
                 numbers += len(compared)
@@ -117,10 +119,10 @@ def recomputed(
     return Recomputation(
         seed=seed,
         torch=torch.version,
-        cases=tuple(done),
+        cases=tuple(computed),
         numbers=numbers,
         differ=tuple(differ),
-        left=left,
+        left=skipped,
     )
 
 
@@ -143,9 +145,9 @@ class _Number:
         """The place of the worst element, eager's number, and that of float64; None for a number
         that was not recorded.
         """
-        judged = self.leaf.get("calibrated", {})
-        if worst := judged.get("worst"):
-            is_eager = "no_float64" in judged or judged.get("unexplained")
+        calibrated = self.leaf.get("calibrated", {})
+        if worst := calibrated.get("worst"):
+            is_eager = "no_float64" in calibrated or calibrated.get("unexplained")
             right = None if is_eager else worst["reference_value"]
             return worst["index"], worst["eager_value"], right
         eager = self.leaf.get("worst_reference")
@@ -161,9 +163,11 @@ def _numbers(case: Case, run: Path, result: CaseResult) -> Iterator[_Number]:
             whole = [{"index": "", "value": measured}]
             for sample in (measured or {}).get("samples", whole):
                 for leaf in (sample["value"] or {}).get("leaves", ()):
-                    one = _Number(step=number, check=check, sample=str(sample["index"]), leaf=leaf)
-                    if leaf.get("numel") and one.worst:
-                        yield one
+                    recorded = _Number(
+                        step=number, check=check, sample=str(sample["index"]), leaf=leaf
+                    )
+                    if leaf.get("numel") and recorded.worst:
+                        yield recorded
 
 
 def _compares(step: Step) -> list[int]:
@@ -183,7 +187,9 @@ def _is_drawn_on_device(case: Case) -> bool:
     if kind_of(case.device) == CPU:
         return False
     has_samples = any(
-        isinstance(one.check, EachSample) for step in case.steps for one in step.expectations
+        isinstance(expected.check, EachSample)
+        for step in case.steps
+        for expected in step.expectations
     )
     body, arguments = case.body, [step.arguments for step in case.steps]
     data = f"{body.inputs}{body.let}{arguments}"
@@ -198,21 +204,23 @@ def _as_run(case: Case, recorded: Sequence[_Number]) -> Case:
 
     def asking(check: object, number: int, place: int) -> EachSample | _At:
         at = dict[str, Any]()
-        for one in recorded:
-            if (one.step, one.check) == (number, place) and one.worst:
-                of_sample = at.setdefault(one.sample, {}) if one.sample else at
-                of_sample[one.leaf["path"]] = one.worst[0]
+        for entry in recorded:
+            if (entry.step, entry.check) == (number, place) and entry.worst:
+                of_sample = at.setdefault(entry.sample, {}) if entry.sample else at
+                of_sample[entry.leaf["path"]] = entry.worst[0]
         close = _close_of(check)
         asks = _At(**values_of(close, Close), at=at)
         return replace(check, check=asks) if isinstance(check, EachSample) else asks
 
     def changed(number: int, step: Step) -> Step:
-        kept = [
+        expectations = [
             replace(expected, check=asking(expected.check, number, place))
             for place, expected in enumerate(step.expectations[index] for index in _compares(step))
         ]
-        kept += [expected for expected in step.expectations if expected.check.expects_exception]
-        return replace(step, expectations=tuple(kept))
+        expectations += [
+            expected for expected in step.expectations if expected.check.expects_exception
+        ]
+        return replace(step, expectations=tuple(expectations))
 
     settings = replace(case.body.settings, compile={"disable": True}, config={})
     return replace(
@@ -227,31 +235,37 @@ def _as_run(case: Case, recorded: Sequence[_Number]) -> Case:
     )
 
 
-def _compared(case_id: str, theirs: _Number, mine: _Number | None) -> Iterator[Apart | None]:
+def _compared(case_id: str, theirs: _Number, mine: _Number | None) -> Iterator[Deviation | None]:
     """Yield for each number that both sides have how it differs, or None."""
     where = f"the result{theirs.leaf['path']}"
     forms = [
-        f"{one.leaf['reference_dtype']}{one.leaf['reference_shape']}" if one else "no tensor"
-        for one in (theirs, mine)
+        f"{number.leaf['reference_dtype']}{number.leaf['reference_shape']}"
+        if number
+        else "no tensor"
+        for number in (theirs, mine)
     ]
     if mine is None or forms[0] != forms[1]:
-        yield Apart(case_id, theirs.step + 1, f"eager's form of {where}", *forms)
+        yield Deviation(case_id, theirs.step + 1, f"eager's form of {where}", *forms)
         return
     place, eager, right = theirs.worst or ([], None, None)
-    if not (here := mine.leaf.get("at")):
-        yield Apart(case_id, theirs.step + 1, f"an element {place} of {where}", "one", "none")
+    if not (at := mine.leaf.get("at")):
+        yield Deviation(case_id, theirs.step + 1, f"an element {place} of {where}", "one", "none")
         return
-    leaf, judged = mine.leaf, mine.leaf.get("calibrated", {})
-    bound = here.get("bound", leaf["rtol"] * abs(here["eager"]) + leaf["atol"])
+    leaf, calibrated = mine.leaf, mine.leaf.get("calibrated", {})
+    tolerance = at.get("bound", leaf["rtol"] * abs(at["eager"]) + leaf["atol"])
     if theirs.leaf["reference_device"] != CPU and leaf["reference_dtype"] in (
         "float32",
         "complex64",
     ):
-        bound = max(bound, _TF32 * judged.get("most", abs(here["eager"])))
-    pairs = {"eager's number": (eager, here["eager"])}
-    if right is not None and "reference" in here and not judged.get("unexplained"):
-        pairs["the float64 reference"] = right, here["reference"]
-    for what, (there, own) in pairs.items():
-        is_same = there == own or (there != there and own != own) or abs(there - own) <= bound
-        text = f"{what} at {place} of {where}"
-        yield None if is_same else Apart(case_id, theirs.step + 1, text, repr(there), repr(own))
+        tolerance = max(tolerance, _TF32 * calibrated.get("most", abs(at["eager"])))
+    pairs = {"eager's number": (eager, at["eager"])}
+    if right is not None and "reference" in at and not calibrated.get("unexplained"):
+        pairs["the float64 reference"] = right, at["reference"]
+    for source, (there, here) in pairs.items():
+        is_same = (
+            there == here or (there != there and here != here) or abs(there - here) <= tolerance
+        )
+        text = f"{source} at {place} of {where}"
+        yield (
+            None if is_same else Deviation(case_id, theirs.step + 1, text, repr(there), repr(here))
+        )

@@ -227,7 +227,7 @@ def claims_of(
     not.
     """
     header, results = run.header, run.results
-    own, shipped = (
+    author_files, shipped = (
         sum(name.startswith(f"{folder}/") for name in header.specs) for folder in (OWN, SHIPPED)
     )
     proven = sum(result.outcome is Outcome.UNAVAILABLE for result in results)
@@ -235,13 +235,16 @@ def claims_of(
     unshown = [result for result in results if result.folder and not _is_shown(result)]
     waived = sum(result.outcome is Outcome.XFAIL for result in unshown)
     profile = "".join(f"{record.name} {record.version}" for record in header.profile)
-    named = f"it names the key {signer[:16]}; check it with --key" if signer else "it is not signed"
+    signature = (
+        f"it names the key {signer[:16]}; check it with --key" if signer else "it is not signed"
+    )
     follows = {
         f"the verdicts, proofs and outcomes of {rests_on['observations']} executed cases, each "
         "from an observation in the archive": True,
         f"that {shipped} files of specs, backends and waivers are the published ones of this "
         "version": True,
-        f"that {own} files of the author are the published ones that you named": own and has_files,
+        f"that {author_files} files of the author are the published ones that you "
+        "named": author_files and has_files,
         f"that {proven} cases could not run, if the facts of the machine are true": proven,
         "the totals and the JUnit report, from these outcomes": True,
         "the statement, from these outcomes and from what your profile requires": profile
@@ -273,13 +276,13 @@ def claims_of(
         "the facts of the machine by which the profile does not require some cases": any(
             record.conditions for record in header.profile
         ),
-        f"the content of {own} files of the author (specs, backends, waivers, profile): name "
-        "their published form with --specs": own and not has_files,
+        f"the content of {author_files} files of the author (specs, backends, waivers, profile): "
+        "name their published form with --specs": author_files and not has_files,
         f"what the profile {profile} requires, and so its statement: name yours with --profile": profile  # noqa: E501 - Python 3.11 breaks no line within a field
         and not has_profile,
         f"that the {len(header.merged)} parts of the run were made on machines of the same "
         "kind": len(header.merged) > 1,
-        f"who made the archive: {named}": not is_signed,
+        f"who made the archive: {signature}": not is_signed,
     }
     return tuple(text for text, holds in follows.items() if holds), tuple(
         text for text, holds in words.items() if holds
@@ -330,9 +333,9 @@ def tested_of(run: Run, then: "Then", place: Path) -> Iterator[str]:
     as its entry says.
     """
     for facts in {str(facts): facts for facts in _machines_of(run)}.values():
-        known = {name: facts[name] for name in _OF_MACHINE if name in facts}
-        known |= {name: text for name, text in facts.items() if "." in name}  # of vendors' modules
-        yield ", ".join(f"{name} {text}" for name, text in known.items())
+        shown = {name: facts[name] for name in _OF_MACHINE if name in facts}
+        shown |= {name: text for name, text in facts.items() if "." in name}  # of vendors' modules
+        yield ", ".join(f"{name} {text}" for name, text in shown.items())
         if "changed_files" not in facts:
             yield "whether its torch is unmodified was not measured"
     sources = _sources(place)
@@ -383,42 +386,42 @@ def verified(
     It is compared with the reader's own run (``against``), and of ``recompute`` cases that ``seed``
     draws eager is computed again: that runs the Python of their specs.
     """
-    found = Verification()
+    verification = Verification()
     try:
         members = unpacked(data)
     except BadArchive as error:
-        found.finds("archive", str(error))
-        return found
+        verification.finds("archive", str(error))
+        return verification
     if missing := sorted(FIXED - members.keys()):
-        found.finds("archive", f"the member '{missing[0]}' is missing")
-        return found
+        verification.finds("archive", f"the member '{missing[0]}' is missing")
+        return verification
     signer = archive.signer_in(members[ATTESTATION])
     if ENVELOPE in members:
         if why := archive.why_not_signed(members[ENVELOPE], members[ATTESTATION], key):
-            found.finds("signature", f"{ENVELOPE}: {why}")
+            verification.finds("signature", f"{ENVELOPE}: {why}")
     elif signer:
-        found.finds(
+        verification.finds(
             "signature",
             f"the attestation names the key {signer[:16]}, and its signature is missing",
         )
     elif key is not None:
-        found.finds("signature", "it is not signed, and --key asks for a signature")
+        verification.finds("signature", "it is not signed, and --key asks for a signature")
     with tempfile.TemporaryDirectory(prefix="torch-conformance-verify-") as scratch:
         place = Path(scratch)
         write_members(members, place)
         try:
             run = read_run(place / JOURNAL)
-            found.findings += (*_of_run(members, run, place),)
+            verification.findings += (*_of_run(members, run, place),)
             if run.footer is None or run.header.version != __version__:
-                found.run = run.header.run_id
+                verification.run = run.header.run_id
                 why = (
                     f"it is of version {run.header.version}, and this is {__version__}: verify it "
                     "with that version"
                 )
-                found.unjudged = (why,) if run.footer is not None else ()
+                verification.unjudged = (why,) if run.footer is not None else ()
             else:
                 _judge_again(
-                    found,
+                    verification,
                     run,
                     place,
                     signer=signer,
@@ -430,18 +433,16 @@ def verified(
                     seed=seed,
                 )
         except JournalError as error:
-            found.finds("journal", str(error))
+            verification.finds("journal", str(error))
         except PatternTooSlow:
-            found.finds(
-                "facts", f"those of a case are made to be compared for more than {_SECONDS} s"
-            )
+            verification.finds("facts", f"comparing those of a case takes more than {_SECONDS} s")
         except _NO_RUN as error:  # values of the right type that no run writes
-            found.finds(
+            verification.finds(
                 "journal",
-                f"it holds what no run writes: {type(error).__name__}: "
+                f"its content is not that of a run: {type(error).__name__}: "
                 f"{one_line(str(error))[:200]}",
             )
-    return found
+    return verification
 
 
 def write_members(members: Mapping[str, bytes], place: Path) -> None:
@@ -493,7 +494,7 @@ def _of_run(members: Mapping[str, bytes], run: Run, place: Path) -> Iterator[Fin
 
 
 def _judge_again(
-    found: Verification,
+    verification: Verification,
     run: Run,
     place: Path,
     *,
@@ -508,8 +509,10 @@ def _judge_again(
     """Complete what is found of a run whose members lie in the folder ``place``."""
     header, record = run.header, next(iter(run.header.profile), None)
     published = [*specs, *_own_files(profile)]
-    found.finds("files", *problems_of_files(header, place, published), *_of_modules(run, place))
-    found.finds("cases", *stolen(run.results))
+    verification.finds(
+        "files", *problems_of_files(header, place, published), *_of_modules(run, place)
+    )
+    verification.finds("cases", *stolen(run.results))
     rests_on = {
         "observations": sum(result.is_executed and _is_shown(result) for result in run.results),
         "unshown": sum(bool(result.folder) and not _is_shown(result) for result in run.results),
@@ -519,49 +522,55 @@ def _judge_again(
     }
     machines = (header.environment, *(result.node for result in run.results if result.node))
     contradictions = (of_machine(facts, header.started[:10]) for facts in machines)
-    found.finds("machine", *dict.fromkeys(itertools.chain.from_iterable(contradictions)))
+    verification.finds("machine", *dict.fromkeys(itertools.chain.from_iterable(contradictions)))
     then = None
     try:
         then = loaded(header, run.results, place)
     except NotOfTheRun as error:
-        found.finds("files", str(error))
-        found.unjudged += (
+        verification.finds("files", str(error))
+        verification.unjudged += (
             "the cases cannot be loaded: the journal names other files than there are",
         )
     except (InvalidSpecs, UsageError, ValueError) as error:
         why = f"the cases cannot be loaded here: {_first(error)}"
-        found.unjudged += (why.replace(f"{place}/", ""),)
+        verification.unjudged += (why.replace(f"{place}/", ""),)
     if then is not None:
         for finding in _of_cases(run, record, then, place):  # what is found before an error stays
-            found.findings += (finding,)
+            verification.findings += (finding,)
         rests_on["unavailable"] -= _shown_by_facts(run, then)
     # the reader's profile to compare with: the one that is named, or the shipped one of the name
     mine = profile or (
         record.name if record is not None and record.name in shipped_profiles() else ""
     )
     if record is None and mine:
-        found.finds("profile", f"the run is not one of a profile, and --profile asks for {mine}")
+        verification.finds(
+            "profile", f"the run is not one of a profile, and --profile asks for {mine}"
+        )
     elif record is not None:
-        found.finds("profile", *_refused_options(header, record))
+        verification.finds("profile", *_refused_options(header, record))
         try:
             if mine:
-                found.findings += (*_of_profile(mine, header, record, run.results, place),)
+                verification.findings += (*_of_profile(mine, header, record, run.results, place),)
         except (InvalidSpecs, NotOfTheRun, UsageError) as error:
-            found.unjudged += (f"the profile {mine} cannot be read here: {_first(error)}",)
+            verification.unjudged += (f"the profile {mine} cannot be read here: {_first(error)}",)
     # an archive with a finding is worth no comparison, and its Python is not run
-    if then is not None and not (found.findings or found.unjudged):
+    if then is not None and not (verification.findings or verification.unjudged):
         required = _required_of(header, run.results)
         if against is not None:
             agreement = compared(NamedRun("the archive", run, place), against, required)
             rests_on["observed_again"] = agreement.agree - len(agreement.not_compared)
-            _add_agreement(found, agreement)
+            _add_agreement(verification, agreement)
         if recompute:
-            known = [one for one in run.results if one.is_executed and one.case_id in required]
-            made = recomputed(then.suite, then.cases, known, place, count=recompute, seed=seed)
-            rests_on["computed_again"] = len(made.cases)
-            _add_recomputation(found, made, header.environment.get("torch", "0"))
-    found.run, found.signer = header.run_id, signer
-    follows, found.words = claims_of(
+            required_results = [
+                entry for entry in run.results if entry.is_executed and entry.case_id in required
+            ]
+            recomputation = recomputed(
+                then.suite, then.cases, required_results, place, count=recompute, seed=seed
+            )
+            rests_on["computed_again"] = len(recomputation.cases)
+            _add_recomputation(verification, recomputation, header.environment.get("torch", "0"))
+    verification.run, verification.signer = header.run_id, signer
+    follows, verification.words = claims_of(
         run,
         rests_on,
         signer=signer,
@@ -569,13 +578,15 @@ def _judge_again(
         has_files=bool(published),
         has_profile=bool(mine),
     )
-    if then is not None and not (found.findings or found.unjudged):
-        found.tested, found.follows = tuple(tested_of(run, then, place)), follows
+    if then is not None and not (verification.findings or verification.unjudged):
+        verification.tested, verification.follows = tuple(tested_of(run, then, place)), follows
         verdicts = (verdict for case in run.results for verdict in case.verdicts)
-        weak = (f"{one.position}: {one.observed}" for one in verdicts if one.kind == WEAK)
-        found.weak = tuple(dict.fromkeys(weak))
-        found.totals, found.statement = totals(run.results), profile_statement(header, run.results)
-        found.rests_on, found.code_of_cases = rests_on, conclusion_of(header, run.results)[0]
+        weak = (f"{entry.position}: {entry.observed}" for entry in verdicts if entry.kind == WEAK)
+        verification.weak = tuple(dict.fromkeys(weak))
+        verification.totals = totals(run.results)
+        verification.statement = profile_statement(header, run.results)
+        verification.rests_on = rests_on
+        verification.code_of_cases = conclusion_of(header, run.results)[0]
 
 
 def _own_files(profile: str | None) -> list[Path]:
@@ -584,8 +595,13 @@ def _own_files(profile: str | None) -> list[Path]:
     """
     if profile is None or profile in shipped_profiles():
         return []
-    own, shipped = read_profile(profile), folder("specs").resolve()
-    paths = (own.document.path, *own.specs, *own.backends, *own.waivers)
+    profile_of_author, shipped = read_profile(profile), folder("specs").resolve()
+    paths = (
+        profile_of_author.document.path,
+        *profile_of_author.specs,
+        *profile_of_author.backends,
+        *profile_of_author.waivers,
+    )
     return [path for path in paths if not Path(os.path.realpath(path)).is_relative_to(shipped)]
 
 
@@ -613,8 +629,8 @@ def _of_cases(
     digests = {str(case.id): digest_of(case) for case in suite.cases}
     if record is not None:
         entry = backends.get(record.compiler)
-        here = record.compiler, entry.asked if entry else ""
-        if (header.options.get("backend", ""), record.proof) != here:
+        expected = record.compiler, entry.asked if entry else ""
+        if (header.options.get("backend", ""), record.proof) != expected:
             yield Finding(
                 "profile",
                 "the backend of the run's profile is not that of --backend, or its entry says "
@@ -650,28 +666,30 @@ def _refused_options(header: RunHeader, record: ProfileRecord) -> Iterator[str]:
             yield f"the run has --{option} {text}, which does not go with a profile: {why}"
 
 
-def _add_agreement(found: Verification, agreement: Agreement) -> None:
-    found.against = agreement
+def _add_agreement(verification: Verification, agreement: Agreement) -> None:
+    verification.against = agreement
     if agreement.differ:
-        count = len({apart.case for apart in agreement.differ})
-        found.finds("against", f"{count} required cases differ, see below")
+        count = len({difference.case for difference in agreement.differ})
+        verification.finds("against", f"{count} required cases differ, see below")
     elif not agreement.agree:
-        found.unjudged += ("no required case was executed in the archive and in your run",)
+        verification.unjudged += ("no required case was executed in the archive and in your run",)
 
 
-def _add_recomputation(found: Verification, made: Recomputation, torch: str) -> None:
+def _add_recomputation(
+    verification: Verification, recomputation: Recomputation, torch: str
+) -> None:
     """Add numbers that differ: a finding where the reader has the minor of ``torch``, that of the
     run.
     """
-    found.recomputed = made
-    if made.differ:
-        why = f"{len(made.differ)} numbers differ, see below"
-        if release(torch)[:2] == release(made.torch)[:2]:
-            found.finds("numbers", why)
+    verification.recomputed = recomputation
+    if recomputation.differ:
+        why = f"{len(recomputation.differ)} numbers differ, see below"
+        if release(torch)[:2] == release(recomputation.torch)[:2]:
+            verification.finds("numbers", why)
         else:
-            found.unjudged += (f"{why}: torch {torch} and {made.torch} may differ",)
-    elif not made.cases:
-        found.unjudged += ("no number of eager's could be computed again",)
+            verification.unjudged += (f"{why}: torch {torch} and {recomputation.torch} may differ",)
+    elif not recomputation.cases:
+        verification.unjudged += ("no number of eager's could be computed again",)
 
 
 def _required_of(header: RunHeader, results: Sequence[Redacted]) -> list[str]:
@@ -706,7 +724,7 @@ class Then:
 
     suite: Suite
     waivers: Waivers
-    known: Surroundings
+    surroundings: Surroundings
     names: Mapping[str, str]
     """The name in the submission of each file that was loaded, by its name in messages."""
     challenge: str
@@ -735,7 +753,7 @@ def problems_of_files(header: RunHeader, place: Path, published: Sequence[Path])
     for name in sorted(there.keys() & header.specs.keys()):
         if digest(there[name].read_bytes()) != header.specs[name]:
             yield f"'{name}' is not the file that the run read"
-    known = _published(published)
+    by_content = _published(published)
     for name in sorted(header.specs):
         if name.startswith(f"{SHIPPED}/"):
             path = folder("specs") / name.removeprefix(f"{SHIPPED}/")
@@ -746,11 +764,13 @@ def problems_of_files(header: RunHeader, place: Path, published: Sequence[Path])
             ):
                 yield f"'{name}' is not a published file of this version"
         elif not name.startswith(f"{OWN}/"):
-            yield f"'{name}' is no file of a submission"
+            yield f"'{name}' is not a file of a submission"
         elif published:
             # a file with this content in a folder of the same name: one path ends with the other
             mine = Path(name.removeprefix(f"{OWN}/")).parts
-            same = [path.parts for path in known.get((Path(name).name, header.specs[name]), ())]
+            same = [
+                path.parts for path in by_content.get((Path(name).name, header.specs[name]), ())
+            ]
             if not any(mine[-len(parts) :] == parts[-len(mine) :] for parts in same):
                 yield f"'{name}' is not one of the published files that you named"
 
@@ -784,7 +804,7 @@ def loaded(header: RunHeader, results: Sequence[CaseResult], place: Path) -> The
         path, depth = _file(header, result.spec, place), len(Path(result.area).parts)
         if depth >= len(path.parents):
             raise NotOfTheRun(
-                f"'{result.spec}' does not lie in the folder '{result.area}', which the run names"
+                f"'{result.spec}' is not in the folder '{result.area}', which the run names"
             )
         specs[result.spec] = SpecPath(path=path, root=path.parents[depth])
     torch = surroundings_of(header.environment.get("torch"), None)
@@ -812,7 +832,7 @@ def loaded(header: RunHeader, results: Sequence[CaseResult], place: Path) -> The
     return Then(
         suite=suite,
         waivers=Waivers(waiver_files, day),
-        known=rejudge.surroundings_of_record(header.environment),
+        surroundings=rejudge.surroundings_of_record(header.environment),
         names=names,
         challenge=header.options.get("challenge", ""),
     )
@@ -823,7 +843,7 @@ def _file(header: RunHeader, name: str, place: Path) -> Path:
     none.
     """
     if name not in header.specs:
-        raise NotOfTheRun(f"'{one_line(name)}' is no file that the run read")
+        raise NotOfTheRun(f"'{one_line(name)}' is not a file that the run read")
     return (
         folder("specs") / name.removeprefix(f"{SHIPPED}/")
         if name.startswith(f"{SHIPPED}/")
@@ -885,7 +905,7 @@ def problems_of_case(
     """
     case = then.cases.get(result.case_id)
     if case is None:
-        yield Finding("cases", f"{result.case_id}: it is no case of the files")
+        yield Finding("cases", f"{result.case_id}: it is not a case of the files")
         return
     said, claimed = (
         {why for why in reasons if why.startswith(NOT_CLAIMED)}
@@ -894,15 +914,13 @@ def problems_of_case(
     if said != claimed and result.outcome is not Outcome.NOT_RUN:
         yield Finding(
             "cases",
-            f"{result.case_id}: the run says otherwise than the entry of its backend whether "
-            "it is claimed",
+            f"{result.case_id}: the run and the entry of its backend disagree on whether it "
+            "is claimed",
         )
         return
     if result.failure_type == "unavailable" and _is_of_one_machine(header):
-        required, reasons = (
-            header.options.get("require", "").split(),
-            reasons_of(case, header.environment),
-        )
+        required = header.options.get("require", "").split()
+        reasons = reasons_of(case, header.environment)
         starts = (
             [""]
             if result.outcome is Outcome.UNAVAILABLE
@@ -919,7 +937,7 @@ def problems_of_case(
                 f"{result.reason}",
             )
     backend = then.suite.backends.by_name[case.backend]
-    known = {
+    recorded = {
         name: getattr(result, name)
         for name in (
             *WORDS,
@@ -940,7 +958,7 @@ def problems_of_case(
         verdicts=result.verdicts,
         position=result.position,
     )
-    for part, now in rejudge.again(case, backend, then.known, result, place):
+    for part, now in rejudge.rejudged_parts(case, backend, then.surroundings, result, place):
         if part is result and isinstance(now, Judged) and not rejudge.is_too_slow(now.verdicts):
             files = RecordedFiles(place / result.folder, result.evidence)
             facts = read_facts(files.observation(), files.code)
@@ -951,9 +969,12 @@ def problems_of_case(
             )
             yield from (Finding("facts", f"{result.case_id}: {problem}") for problem in problems)
             excused = apply(
-                now, case, rejudge.here_of(case, backend, result, then.known), then.waivers
+                now,
+                case,
+                rejudge.surroundings_of_part(case, backend, result, then.surroundings),
+                then.waivers,
             )
-            known["waivers"] = excused.waivers
+            recorded["waivers"] = excused.waivers
             if not result.attempts:
                 timings = tuple(
                     timing
@@ -962,7 +983,7 @@ def problems_of_case(
                     for timing in step.bench.timings
                 )
                 judged = excused
-                known = {name: known[name] for name in WORDS} | {
+                recorded = {name: recorded[name] for name in WORDS} | {
                     "phases": phases_of(facts),
                     "timings": timings,
                 }
@@ -973,16 +994,14 @@ def problems_of_case(
     expected = with_case(
         case,
         judged,
-        **known,
+        **recorded,
         repro=archive.repro(header.options, case.id),
         benches_left_out=left_out,
     )
-    said, gives = (
-        encode(result),
-        archive.changed(
-            encode(expected),
-            lambda text, key: then.names.get(text, text) if key in _FILES else text,
-        ),
+    said = encode(result)
+    gives = archive.changed(
+        encode(expected),
+        lambda text, key: then.names.get(text, text) if key in _FILES else text,
     )
     # a traceback has other names of files in a submission, and so has a reason that names a waiver
     free = (
@@ -1005,10 +1024,10 @@ def problems_of_case(
                 ),
                 "",
             )
-            what = f"the text of {where}" if where else f"its {name.replace('_', ' ')}"
+            part_name = f"the text of {where}" if where else f"its {name.replace('_', ' ')}"
             yield Finding(
                 _CHECKS.get(name, "verdicts"),
-                f"{result.case_id}: {what} is not what the files and judging it again give",
+                f"{result.case_id}: {part_name} is not what the files and judging it again give",
             )
 
 
@@ -1037,21 +1056,21 @@ def reasons_of(case: Case, facts: Mapping[str, str]) -> dict[str, bool]:
     )
     reasons = {"this machine lacks a fact: ": False} if "facts." in str(case.options) else {}
     for needs in ((), *((need,) for need in case.requires)):
-        asked = [need.argument or "" for need in needs]
+        arguments = [need.argument or "" for need in needs]
         whole = replace(
             bare,
-            packages=dict.fromkeys(re.findall(r"\w+", " ".join(asked)), True),
-            answers=dict.fromkeys(asked, ""),
+            packages=dict.fromkeys(re.findall(r"\w+", " ".join(arguments)), True),
+            answers=dict.fromkeys(arguments, ""),
         )
         whole = replace(
             whole,
-            targets=dict.fromkeys([*asked, *map(simulated, asked)], " "),
+            targets=dict.fromkeys([*arguments, *map(simulated, arguments)], " "),
             found={**bare.found, "ck": ("ck4inductor",)},
         )
         for machine in (bare, whole):
-            known = availability_of(replace(case, requires=needs), machine)
-            if known.availability is Availability.NO:
-                reasons[known.reason] = machine is whole
+            verdict = availability_of(replace(case, requires=needs), machine)
+            if verdict.availability is Availability.NO:
+                reasons[verdict.reason] = machine is whole
     return reasons
 
 
@@ -1059,21 +1078,21 @@ _FILES = ("file", "spec")
 """Keys of positions and results whose values are names of files."""
 
 
-def _agree(said: object, gives: object) -> bool:
+def _agree(recorded: object, gives: object) -> bool:
     """Whether JSON of a line is what it should be; what is masked may differ."""
-    match said, gives:
+    match recorded, gives:
         case str(), str():
-            return rejudge.is_text(said, gives)
+            return rejudge.is_text(recorded, gives)
         case list(), list():
-            return len(said) == len(gives) and all(map(_agree, said, gives))
+            return len(recorded) == len(gives) and all(map(_agree, recorded, gives))
         case dict(), dict():
             free = {"raised": {"detail"}, "error": {"detail", "position"}}.get(
                 gives.get("kind", ""), set()
             )
-            return said.keys() == gives.keys() and all(
-                _agree(said[key], gives[key]) for key in said.keys() - free
+            return recorded.keys() == gives.keys() and all(
+                _agree(recorded[key], gives[key]) for key in recorded.keys() - free
             )
-    return bool(said == gives)
+    return bool(recorded == gives)
 
 
 def _disagreements(
@@ -1122,14 +1141,14 @@ def _is_of_one_machine(header: RunHeader) -> bool:
 
 
 def _of_profile(
-    name: str, header: RunHeader, said: ProfileRecord, results: Sequence[CaseResult], place: Path
+    name: str, header: RunHeader, record: ProfileRecord, results: Sequence[CaseResult], place: Path
 ) -> Iterator[Finding]:
     """Yield what the reader's profile of a name, from the reader's files and of the torch of the
     run, requires otherwise.
 
     The backend of a profile for any compiler is the author's.
     """
-    profile = for_compiler(read_profile(name), [said.compiler] if said.compiler else [])
+    profile = for_compiler(read_profile(name), [record.compiler] if record.compiler else [])
     entries = _files(header, "backends", place) if profile.compiler else []
     suite = load(
         profile.specs,
@@ -1145,9 +1164,9 @@ def _of_profile(
     problems = [
         f"{title}: the {what} of the run's is '{theirs[:40]}', not '{ours[:40]}'"
         for what in ("name", "version", "digest", "torch")
-        if (theirs := getattr(said, what)) != (ours := getattr(mine, what))
+        if (theirs := getattr(record, what)) != (ours := getattr(mine, what))
     ]
-    levels, own = (
+    levels, own_levels = (
         {
             level.name: (
                 *map(frozenset, (level.required, level.optional)),
@@ -1156,21 +1175,21 @@ def _of_profile(
             )
             for level in profile.levels
         }
-        for profile in (said, mine)
+        for profile in (record, mine)
     )
-    if left_out := sorted(set(mine.required) - set(said.required)):
+    if left_out := sorted(set(mine.required) - set(record.required)):
         problems.append(
             f"the run's profile leaves out {len(left_out)} required cases: {left_out[0]}"
         )
-    elif levels != own or any(
-        getattr(said, key) != getattr(mine, key)
+    elif levels != own_levels or any(
+        getattr(record, key) != getattr(mine, key)
         for key in ("conditions", "most_by_aten", "without_waivers")
     ):
         problems.append(
             "the run's profile has other levels, other cases in one, other conditions, or "
             "another limit of waived cases or of those that ATen computed"
         )
-    if more := set(said.waivers) - set(mine.waivers):
+    if more := set(record.waivers) - set(mine.waivers):
         problems.append(
             f"the run's profile permits {len(more)} waivers that yours does not: "
             f"{min(waiver.cases for waiver in more)}"
@@ -1182,13 +1201,11 @@ def _of_profile(
                 f"the run read the waivers of '{file}', which the profile does not permit"
             )
     yield from (Finding("profile", problem) for problem in problems)
-    digests, ids = (
-        {str(case.id): digest_of(case) for case in resolved.cases},
-        {str(result.case_id) for result in results},
-    )
+    digests = {str(case.id): digest_of(case) for case in resolved.cases}
+    ids = {str(result.case_id) for result in results}
     for what, cases in (
         ("leaves out {} cases", digests.keys() - ids),
-        ("has {} cases that are none", ids - digests.keys()),
+        ("has {} cases that are not part", ids - digests.keys()),
     ):
         if cases:
             yield Finding(
@@ -1280,11 +1297,13 @@ def main(options: VerifyOptions) -> ExitCode:
     else:
         stated = f", and {verification.statement.words}" if verification.statement else ""
         rests_on = verification.rests_on
-        count, again = rests_on["observations"], rests_on["observed_again"]
+        count, observed_again = rests_on["observations"], rests_on["observed_again"]
         whose = "which is the author's word"
-        if again:
-            whose = f"also observed by an independent run of {again} cases, numbers aside"
-            whose += f"; of the other {count - again} it is the author's word" * (count > again)
+        if observed_again:
+            whose = f"also observed by an independent run of {observed_again} cases, numbers aside"
+            whose += f"; of the other {count - observed_again} it is the author's word" * (
+                count > observed_again
+            )
         output.note(
             f"consistent{stated} if the {count} observation{' is' if count == 1 else 's are'} "
             f"true, {whose}"

@@ -35,7 +35,7 @@ from torch_conformance.model.values import frozen
 from torch_conformance.plan.selection import without_benches
 from torch_conformance.record.journal import recorded_run
 from torch_conformance.run.auditing import AuditOptions, recorded_cases, recorded_steps
-from torch_conformance.run.rejudge import files_of, here_of
+from torch_conformance.run.rejudge import files_of, surroundings_of_part
 from torch_conformance.tools.author.commands.explain import surroundings_in
 from torch_conformance.tools.author.commands.waive import KEYS, Separate, smallest_condition
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
@@ -86,7 +86,7 @@ class Sample:
         return self.result.outcome.is_failure
 
     @cached_property
-    def seen(self) -> Mapping[Leaf, tuple[Expected, Verdict]]:
+    def observed(self) -> Mapping[Leaf, tuple[Expected, Verdict]]:
         """What the expectations that can be blessed observed."""
         seen: dict[Leaf, tuple[Expected, Verdict]] = {}
         for number, carried in enumerate(self.steps):
@@ -138,7 +138,9 @@ def read_samples(
                     backend_files=backend_files or tuple(files_of(header, "backends")),
                     machine=tuple(sorted(facts.items())),
                     case=case,
-                    surroundings=here_of(case, backends.by_name[case.backend], result, ran.known),
+                    surroundings=surroundings_of_part(
+                        case, backends.by_name[case.backend], result, ran.surroundings
+                    ),
                     result=result,
                     folder=recorded.folder / result.folder,
                     steps=tuple(recorded_steps(case, result, recorded.folder)),
@@ -222,7 +224,7 @@ def propose(facts: SpecFacts) -> list[Change]:
             {
                 leaf
                 for sample in blessed
-                for leaf, (_, judgement) in sample.seen.items()
+                for leaf, (_, judgement) in sample.observed.items()
                 if judgement.status is Status.FAILED
             }
         ):
@@ -230,9 +232,9 @@ def propose(facts: SpecFacts) -> list[Change]:
                 changes += _of_leaf(facts, leaf)
             except NotBlessed as why:
                 for sample in blessed:
-                    if leaf not in sample.seen or why.case_id not in ("", sample.case.id):
+                    if leaf not in sample.observed or why.case_id not in ("", sample.case.id):
                         continue
-                    expected, judgement = sample.seen[leaf]
+                    expected, judgement = sample.observed[leaf]
                     if judgement.status in (Status.FAILED, Status.ERROR):
                         words = f"{expected.kind} {leaf.name}".rstrip()
                         wrong[sample.key] = f"{words}: {why}"
@@ -250,7 +252,7 @@ def _why_never(sample: Sample) -> str:
         return f"{result.outcome.label}: {result.reason}"
     counted = {
         (expected.kind, expected.place(expected.check.leaf_of(judgement)))
-        for expected, judgement in sample.seen.values()
+        for expected, judgement in sample.observed.values()
         if judgement.status is Status.FAILED
     }
     for verdict in result.failed:
@@ -319,17 +321,17 @@ def _rows(facts: SpecFacts, leaf: Leaf, path: tuple[str, ...]) -> Iterator[Row]:
             value = None if entry is None else value[entry]["value"]
         old = value
         # the facts of a waived failure may not become a claim
-        seen = [
-            (sample.machine, sample.seen[leaf][1])
+        observed = [
+            (sample.machine, sample.observed[leaf][1])
             for sample in by_place.get((case.id, surroundings), ())
             if sample.result.outcome in (*PASSED, *BLESSABLE)
             and sample.key not in facts.refused
-            and leaf in sample.seen
+            and leaf in sample.observed
             and sample.case.id in facts.chosen
         ]
-        if any(judgement.status is Status.FAILED for _, judgement in seen):
+        if any(judgement.status is Status.FAILED for _, judgement in observed):
             try:
-                value = _needed(seen, value)
+                value = _needed(observed, value)
             except NotBlessed as why:
                 raise NotBlessed(str(why), case.id) from why
         yield Row(
@@ -337,15 +339,15 @@ def _rows(facts: SpecFacts, leaf: Leaf, path: tuple[str, ...]) -> Iterator[Row]:
         )
 
 
-def _needed(seen: Sequence[tuple[object, Verdict]], now: object) -> Json:
+def _needed(observed: Sequence[tuple[object, Verdict]], current: object) -> Json:
     """Return the count that all runs in the same surroundings allow."""
     by_machine = defaultdict[object, list[int]](list)
-    for machine, judgement in seen:
+    for machine, judgement in observed:
         try:
             by_machine[machine].append(int(judgement.observed))
         except ValueError as error:
             raise NotBlessed("what it observed is not a whole number") from error
-    values = [counted(numbers, now) for numbers in by_machine.values()]
+    values = [counted(numbers, current) for numbers in by_machine.values()]
     if any(value != values[0] for value in values):
         raise NotBlessed("machines differ, and no condition of the language tells them apart")
     return values[0]

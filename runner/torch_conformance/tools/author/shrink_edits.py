@@ -187,10 +187,10 @@ def _arguments(above: Path, step: Document) -> Iterator[tuple[Path, Mapping[str,
 
 def _functions(document: Document) -> dict[Path, Any]:
     """Return the functions of a document by their paths, also those that are modules."""
-    named = document.get("functions", {}).items()
+    functions = document.get("functions", {}).items()
     return {
         ("function",): document.get("function"),
-        **{("functions", name): function for name, function in named},
+        **{("functions", name): function for name, function in functions},
     }
 
 
@@ -211,9 +211,13 @@ def _statements(document: Document) -> Iterator[Edit]:
     """
     for path, nodes in _blocks(document):
         body = nodes[0].body
-        kept = body if len(body) == 1 and isinstance(body[0], ast.FunctionDef) else []
+        required = body if len(body) == 1 and isinstance(body[0], ast.FunctionDef) else []
         for place, node in enumerate(nodes):
-            if isinstance(node, ast.stmt) and not isinstance(node, ast.Pass) and node not in kept:
+            if (
+                isinstance(node, ast.stmt)
+                and not isinstance(node, ast.Pass)
+                and node not in required
+            ):
                 words = (
                     f"{'.'.join(map(str, path))}: without "
                     f"'{ast.unparse(node).splitlines()[0][:60]}'"
@@ -225,14 +229,14 @@ def _expressions(document: Document) -> Iterator[Edit]:
     """Propose one of its parts for each expression, but not in what options and contexts name:
     another fault there could fail in the same way.
     """
-    named = {
+    function_names = {
         str(name).partition(".")[0] for key in _OPTIONS for name in referenced(document.get(key))
     }
     for path, nodes in _blocks(document):
         functions = [
             node
             for top in nodes[0].body
-            if getattr(top, "name", None) not in named
+            if getattr(top, "name", None) not in function_names
             for node in ast.walk(top)
             if isinstance(node, ast.FunctionDef)
         ]
@@ -257,18 +261,18 @@ def _aliases(document: Document) -> Iterator[Edit]:
     Neither name may be bound again.
     """
     for path, nodes in _blocks(document):
-        named = [node for node in nodes if isinstance(node, ast.Name)]
-        bound = [node.id for node in named if not isinstance(node.ctx, ast.Load)]
-        bound += [node.arg for node in nodes if isinstance(node, ast.arg)]
+        name_nodes = [node for node in nodes if isinstance(node, ast.Name)]
+        assigned = [node.id for node in name_nodes if not isinstance(node.ctx, ast.Load)]
+        assigned += [node.arg for node in nodes if isinstance(node, ast.arg)]
         for place, node in enumerate(nodes):
             match node:
                 case ast.Assign(
                     targets=[ast.Name(id=alias)], value=ast.Name(id=name) as source
-                ) if bound.count(alias) == 1 and bound.count(name) == 1:
+                ) if assigned.count(alias) == 1 and assigned.count(name) == 1:
                     part = nodes.index(source)
                     changes = [
                         Change(path, Node(nodes.index(other), part))
-                        for other in named
+                        for other in name_nodes
                         if other.id == alias and isinstance(other.ctx, ast.Load)
                     ]
                     words = f"{'.'.join(map(str, path))}: '{name}' for '{alias}'"

@@ -129,7 +129,7 @@ class Agent:
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(self._wake)
             while not self._jobs.empty():
-                executor.again(self._jobs.get() or sys.exit())
+                executor.enqueue(self._jobs.get() or sys.exit())
 
         executor.on_interrupt(self._wake, take)
         try:
@@ -161,14 +161,14 @@ class Agent:
 def _files(folder: Path, execution: Execution) -> dict[str, bytes]:
     """Return the regular files that a worker left; without those too large, or too many."""
     files: dict[str, bytes] = {}
-    left = _MOST_BYTES_OF_FILES
+    bytes_left = _MOST_BYTES_OF_FILES
     for name in execution.files[:_MOST_FILES]:
         with contextlib.suppress(OSError), open_untrusted(folder / name) as stream:
             size = stream.seek(0, os.SEEK_END)
-            if size <= min(MAX_MESSAGE, left):
+            if size <= min(MAX_MESSAGE, bytes_left):
                 stream.seek(0)
                 files[name] = stream.read(size)
-                left -= size
+                bytes_left -= size
     return files
 
 
@@ -191,13 +191,13 @@ def _gpus() -> dict[str, int | None]:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     command = _QUERY if visible is None else (*_QUERY, f"--id={visible}")
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, capture_output=True, timeout=_QUERY_SECONDS, check=True, text=True
         )
     except (OSError, subprocess.SubprocessError, UnicodeError):
         return {}
     gpus: dict[str, int | None] = {}
-    for line in done.stdout.splitlines():
+    for line in process.stdout.splitlines():
         serial, uuid, used = map(str.strip, line.split(","))
         name = uuid if serial.startswith("[") or not serial else serial
         gpus[name] = int(used) << 20 if used.isdecimal() else None

@@ -36,7 +36,7 @@ _STALLED_SECONDS = 900.0
 """Beyond twice the deadline of a job: starting torch from a slow disk takes minutes."""
 _CHECK_EVERY_SECONDS = 120.0
 """How old a check may be before the next one begins: what a failed check, or a lost node, can take
-back is no more than that.
+back is at most that.
 """
 _CHECK_EVERY_RESULTS = 500
 """How many results may be held."""
@@ -179,8 +179,8 @@ class Fleet:
     def activity(self) -> Activity:
         """What nodes have not answered."""
         calls = tuple(call for peer in self.peers.values() for call in peer.calls)
-        held = [call.since for call in calls if call.name == _HOLD]
-        return Activity(held=min(held, default=None), running=calls)
+        since = [call.since for call in calls if call.name == _HOLD]
+        return Activity(held=min(since, default=None), running=calls)
 
     def close(self) -> None:
         """End every agent, with its workers."""
@@ -342,7 +342,7 @@ class Fleet:
         fields = await self._call(
             peer, "run", job.to_json(), limit=limit, name=job.name, folder=folder
         )
-        with reading("an answer of it"):
+        with reading("its answer"):
             if number := int(fields["worker"]):
                 number = self._workers.setdefault((peer.name, number), len(self._workers) + 1)
             return Execution.of_job(job, {**fields, "node": peer.name, "worker": number})

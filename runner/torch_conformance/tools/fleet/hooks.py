@@ -91,10 +91,10 @@ class FleetRunner(CaseRunner):
     def run(
         self,
         cases: Sequence[Case],
-        known: Surroundings,
+        surroundings: Surroundings,
         repro: Callable[[Case], str],
         *,
-        alone: bool = False,
+        exclusively: bool = False,
     ) -> Iterator[Redacted]:
         """Run the cases, each on a node that can, and yield each result when a health check of its
         node passed after it.
@@ -102,7 +102,7 @@ class FleetRunner(CaseRunner):
         self._repro = repro
         ordered = schedule.order(cases, self._scheduling.seconds, self._scheduling.seed)
         for result in self._fleet.run(
-            Entry(case, alone, self._nodes.places(case), number)
+            Entry(case, exclusively, self._nodes.places(case), number)
             for number, case in enumerate(ordered)
         ):
             self._nodes.counted(result)
@@ -114,15 +114,15 @@ class FleetRunner(CaseRunner):
         case = self._jobs.cases[execution.job.name]
         offer = self._nodes.offers[execution.node]
         return self.result(
-            case, execution, offer.known, offer.machine, self._repro(case), offer.record
+            case, execution, offer.surroundings, offer.machine, self._repro(case), offer.record
         )
 
     def _problem_of_canary(self, execution: Execution) -> str:
         case = self._jobs.cases[execution.job.name]
-        known = self._nodes.offers[execution.node].known
+        surroundings = self._nodes.offers[execution.node].surroundings
         backends = self._nodes.canaries.backends.by_name
         result = result_of_execution(
-            self._folder.path, backends, Waivers(), case, execution, known, ""
+            self._folder.path, backends, Waivers(), case, execution, surroundings, ""
         )
         return problem_of_canary(case, result)
 

@@ -82,8 +82,8 @@ class Lab:
     def node(self, name: str) -> LabNode:
         """Return the nodes of one name; raise ``UsageError`` where the lab has none."""
         if name not in self.nodes:
-            known = ", ".join(self.nodes)
-            raise UsageError(f"'{name}' is not in {self.document.file} (nodes there: {known})")
+            names = ", ".join(self.nodes)
+            raise UsageError(f"'{name}' is not in {self.document.file} (nodes there: {names})")
         return self.nodes[name]
 
 
@@ -181,9 +181,9 @@ def host_and_port(address: str) -> tuple[str, int]:
     except ValueError:
         port = None
     if not parts.hostname or not port or parts.netloc != address:
-        shown = re.sub(r"//.*@", "//", address)[:60]  # it may have a password
+        public = re.sub(r"//.*@", "//", address)[:60]  # it may have a password
         raise UsageError(
-            f"--address {shown}: no host and port (write --address HOST:PORT, for example "
+            f"--address {public}: no host and port (write --address HOST:PORT, for example "
             f"127.0.0.1:6379; {_HOW})"
         )
     return parts.hostname, port

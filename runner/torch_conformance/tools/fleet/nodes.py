@@ -61,7 +61,7 @@ class Offer:
             self.jobs.machine = informed(self.machine, execution)
 
     @cached_property
-    def known(self) -> Surroundings:
+    def surroundings(self) -> Surroundings:
         """The facts for conditions."""
         return replace(
             surroundings_of(self.machine.torch, self.machine), python=self.machine.python
@@ -196,9 +196,9 @@ class Nodes:
                 builds=machine.builds,
                 git=git,
             )
-            options, here = self._prepared.options, surroundings_of(version, None)
+            options, surroundings = self._prepared.options, surroundings_of(version, None)
             try:
-                suite = load(options.paths, options.backends, here, torch)
+                suite = load(options.paths, options.backends, surroundings, torch)
             except (InvalidSpecs, OSError) as error:
                 raise UsageError(
                     f"the specs cannot be read for torch {version}: {str(error).splitlines()[0]}"
@@ -254,7 +254,7 @@ class Nodes:
         """
         offer = self.offers[name]
         mine = offer.cases.get(case.id, case)
-        return offer.jobs.for_case(mine, offer.known, number=next(self._numbers))
+        return offer.jobs.for_case(mine, offer.surroundings, number=next(self._numbers))
 
 
 @contextmanager

@@ -41,11 +41,11 @@ class Nodes(Kind):
     gradients: bool = False
 
     @staticmethod
-    def measure(arguments: Mapping[str, Any], again: "RepeatableCall") -> dict[str, Any]:
+    def measure(arguments: Mapping[str, Any], call: "RepeatableCall") -> dict[str, Any]:
         """Measure in the worker."""
         from torch_conformance.tools.nodes.worker import tried
 
-        return tried(again, **arguments)
+        return tried(call, **arguments)
 
     def measurement(self) -> Mapping[str, Json]:
         """Whether the case asks for gradients."""
@@ -79,15 +79,15 @@ def _as_run(case: Case) -> Case:
     gradients = any(traits_of(step).gives_gradients for step in case.steps)
 
     def changed(step: Step) -> Step:
-        kept = tuple(
+        expectations = tuple(
             replace(expected, check=_without_code(expected.check))
             for expected in step.expectations
             if expected.kind in _KEPT
         )
-        if traits_of(step).can_be_called_again and any(map(_compares, kept)):
+        if traits_of(step).can_be_called_again and any(map(_compares, expectations)):
             check = Nodes(gradients=gradients)
-            kept += (Expected(kind=check.kind, check=check, position=step.position),)
-        return replace(step, expectations=kept)
+            expectations += (Expected(kind=check.kind, check=check, position=step.position),)
+        return replace(step, expectations=expectations)
 
     # without options of inductor: freezing would keep the state of a module from being set back
     settings = replace(case.body.settings, compile={"backend": "eager"}, config={})
@@ -191,13 +191,15 @@ def report(cases: Iterable[Case], suite: Suite, run: RunCases, folder: Path) -> 
     as_run = [_as_run(case) for case in first.values()]
     to_run = [case for case in as_run if any(map(_asked, case.steps))]
     tried: list[_Tried] = []
-    nodes, left = Counter[str](), dict[str, str]()
-    results, known = run(to_run)
+    nodes, not_tried = Counter[str](), dict[str, str]()
+    results, machine_surroundings = run(to_run)
     for case, result in sorted(results, key=lambda pair: pair[0].id):
         if not (steps := recorded_steps(case, result, folder)):
-            left[case.id] = f"{result.outcome.label}: {result.reason}"
+            not_tried[case.id] = f"{result.outcome.label}: {result.reason}"
             continue
-        surroundings = rejudge.here_of(case, suite.backends.by_name[case.backend], result, known)
+        surroundings = rejudge.surroundings_of_part(
+            case, suite.backends.by_name[case.backend], result, machine_surroundings
+        )
         changes = _Changes(case, surroundings)
         for step in steps:
             if _asked(step.step):
@@ -205,8 +207,8 @@ def report(cases: Iterable[Case], suite: Suite, run: RunCases, folder: Path) -> 
         tried += changes.tried.values()
         nodes[case.spec] += len(changes.nodes)
         if changes.left or not changes.nodes:
-            left[case.id] = changes.left or "its graphs have no node that can be changed"
-    return Report(tried=tried, nodes=nodes, left=left)
+            not_tried[case.id] = changes.left or "its graphs have no node that can be changed"
+    return Report(tried=tried, nodes=nodes, left=not_tried)
 
 
 def _asked(step: Step) -> bool:
@@ -235,7 +237,7 @@ class _Changes:
             self.left = self.left or f"{where}: {why}"
             return
         if not self._holds(carried, facts["base"]):
-            self.left = f"{where}: without a change the graph gives another answer than eager"
+            self.left = f"{where}: without a change, the answer of the graph differs from eager's"
             return
         if facts["left"]:
             self.left = f"{where}: {facts['left']} changes for lack of time"

@@ -362,7 +362,7 @@ def _is_far(values: object, others: object) -> bool:
 # -- the changes of a call -------------------------------------------------------------------------
 
 
-def tried(again: RepeatableCall, *, gradients: bool) -> dict[str, Any]:
+def tried(call: RepeatableCall, *, gradients: bool) -> dict[str, Any]:
     """Return for each change of each node whether the call's answer shows it.
 
     ``gradients``: whether a step of the case asks for some; otherwise the graph has no outputs for
@@ -371,31 +371,36 @@ def tried(again: RepeatableCall, *, gradients: bool) -> dict[str, Any]:
 
     @contextlib.contextmanager
     def enter() -> Iterator[None]:
-        with nullcontext() if gradients else torch.no_grad(), again.enter():
+        with nullcontext() if gradients else torch.no_grad(), call.enter():
             yield
 
     torch._dynamo.reset()
     captured = _Captured()
-    target = captured.compiled(again.called[0])
-    answers = _Answers(replace(again, target=target, enter=enter, executed=0), captured)
+    target = captured.compiled(call.called[0])
+    answers = _Answers(replace(call, target=target, enter=enter, executed=0), captured)
     base = answers.of()
     graphs = {graph.key: graph for graph in captured.graphs if graph.has_run}
     changes = [(graph, *change) for graph in graphs.values() for change in graph.changes.items()]
     fates: list[Mapping[str, Any]] = []
-    left = 0
+    skipped = 0
     for graph, key, (node, change) in changes:
         if time.process_time() > _SECONDS:
-            left += 1
+            skipped += 1
             continue
         captured.changed = (graph.number, key)
         if (fate := _fate(answers, base)) is not None:
             file, line = _place(node)
-            known = {"graph": graph.key, "node": node.name, "operator": str(node.target)}
-            fates.append({**known, "change": change.words, "file": file, "line": line, **fate})
+            changed = {"graph": graph.key, "node": node.name, "operator": str(node.target)}
+            fates.append({**changed, "change": change.words, "file": file, "line": line, **fate})
     torch._dynamo.reset()
-    again.state.restore()
+    call.state.restore()
     nodes = {(graph.key, node.name): None for graph, _, (node, _) in changes}
-    return {"base": answers.compared(base[0]), "nodes": list(nodes), "changes": fates, "left": left}
+    return {
+        "base": answers.compared(base[0]),
+        "nodes": list(nodes),
+        "changes": fates,
+        "left": skipped,
+    }
 
 
 def _fate(answers: _Answers, base: tuple[Any, Any]) -> dict[str, Any] | None:
@@ -409,7 +414,7 @@ def _fate(answers: _Answers, base: tuple[Any, Any]) -> dict[str, Any] | None:
     if not _is_near(state, base[1]):
         return {"noticed": "what it writes differs"}
     if _form(result) != _form(base[0]):
-        return {"noticed": "the answer has another form"}
+        return {"noticed": "the form of the answer differs"}
     if not differing_bits(result, base[0]):
         return {"equivalent": answers.is_equivalent()}
     calibrated = all(map(close.needs_reference, answers.call.comparisons.values()))
@@ -422,5 +427,5 @@ def _fate(answers: _Answers, base: tuple[Any, Any]) -> dict[str, Any] | None:
 def _place(node: Node) -> tuple[str, int]:
     """Return the innermost line of a spec that a node comes from; ("", 0) where none is known."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    own = [(file, int(line)) for file, line in frames if file.endswith((".yaml", ".yml"))]
-    return own[-1] if own else ("", 0)
+    spec_frames = [(file, int(line)) for file, line in frames if file.endswith((".yaml", ".yml"))]
+    return spec_frames[-1] if spec_frames else ("", 0)

@@ -20,14 +20,14 @@ def problems_of_texts(
     by_stage = dict(zip(target.stages, texts, strict=False))
     module = f"{target.backend}:{target.compiler_arch}"
     if set(modules := _MODULE.findall(by_stage["ttgir"])) != {module}:
-        said = ", ".join(sorted(set(modules) - {module})) or "nothing"
-        yield f'ttgir does not say ttg.target = "{module}" only: it says {said}'
+        modules_found = ", ".join(sorted(set(modules) - {module})) or "nothing"
+        yield f'ttgir does not say ttg.target = "{module}" only: it says {modules_found}'
     isa = code_of_stage(by_stage[target.isa], target.isa).text
-    named = set(_NAMED[target.isa].findall(isa))
-    if not named or not all(_is_for(target, name) for name in named):
+    targets = set(_NAMED[target.isa].findall(isa))
+    if not targets or not all(_is_for(target, name) for name in targets):
         yield (
             f"{target.isa} is for "
-            f"{', '.join(sorted(name for name in named if not _is_for(target, name))) or 'no target'}"  # noqa: E501 - Python 3.11 breaks no line within a field
+            f"{', '.join(sorted(name for name in targets if not _is_for(target, name))) or 'no target'}"  # noqa: E501 - Python 3.11 breaks no line within a field
         )
     there = kernels_of(isa, target.isa)
     yield from (
@@ -45,14 +45,14 @@ _NAMED = {
 }
 
 
-def _is_for(target: Target, named: str) -> bool:
+def _is_for(target: Target, name: str) -> bool:
     """Whether a named architecture is the target's.
 
     NVIDIA's names have a letter for features of that one architecture: ``sm_90a``.
     """
-    return named == target.arch or (
+    return name == target.arch or (
         target.backend == "cuda"
-        and re.fullmatch(rf"{re.escape(target.arch)}[af]?", named) is not None
+        and re.fullmatch(rf"{re.escape(target.arch)}[af]?", name) is not None
     )
 
 

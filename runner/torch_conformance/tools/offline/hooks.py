@@ -31,8 +31,8 @@ def proof(case: Case, backend: Backend, steps: Sequence[CarriedOut]) -> Verdict:
     """
     target = TARGETS[case.target]
     expected = f"code of each kernel for {target.name}"
-    for known in steps:
-        for problem in () if known.facts.raised is not None else _problems(case, known):
+    for step in steps:
+        for problem in () if step.facts.raised is not None else _problems(case, step):
             return Verdict(
                 kind=PROOF,
                 status=Status.ERROR,

@@ -37,14 +37,14 @@ _UNFIT = ("paths", "resume", "shard", "profile", "repeat")
 """
 
 
-def spec_of(file: Path, rootdir: Path, named: Sequence[Path] = ()) -> SpecPath | None:
+def spec_of(file: Path, rootdir: Path, roots: Sequence[Path] = ()) -> SpecPath | None:
     """Return a spec file with the root of its id, which does not depend on the arguments of pytest;
     None for any other file.
 
-    ``named`` are the folders of ``conformance_specs``.
+    ``roots`` are the folders of ``conformance_specs``.
     """
-    if named:
-        root = next((root for root in named if file.is_relative_to(root)), None)
+    if roots:
+        root = next((root for root in roots if file.is_relative_to(root)), None)
     elif file.is_relative_to(rootdir):
         parts = file.relative_to(rootdir).parts
         root = rootdir / parts[0] if len(parts) > 1 else rootdir

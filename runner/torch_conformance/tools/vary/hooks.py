@@ -77,7 +77,7 @@ def report(cases: Iterable[Case], suite: Suite, run: RunCases, folder: Path) -> 
     """Run the cases with ``sound``."""
     to_run = [case for case in map(_as_run, cases) if any(map(_asked, case.steps))]
     tried: list[tuple[Case, Mapping[str, Any]]] = []
-    left: dict[str, str] = {case.id: "it was not run" for case in to_run}
+    not_tried: dict[str, str] = {case.id: "it was not run" for case in to_run}
     results, _ = run(to_run)
     is_complete = True
     for case, result in sorted(results, key=lambda pair: pair[0].id):
@@ -86,14 +86,14 @@ def report(cases: Iterable[Case], suite: Suite, run: RunCases, folder: Path) -> 
             if _asked(step.step):
                 measured = decode(step.facts.measurements.get("0")) or {}
         if "facts" in measured:
-            del left[case.id]
+            del not_tried[case.id]
             tried.append((case, measured))
             is_complete &= not measured["left"]
         else:
             why = measured.get("why_not") or measured.get("raised")
-            left[case.id] = why or f"{result.outcome.label}: {result.reason}"
+            not_tried[case.id] = why or f"{result.outcome.label}: {result.reason}"
             is_complete &= bool(why)
-    return Report(tried=tried, left=left, is_complete=is_complete)
+    return Report(tried=tried, left=not_tried, is_complete=is_complete)
 
 
 if TYPE_CHECKING:

@@ -26,9 +26,9 @@ from torch_conformance.vocabulary.forms import (
 )
 from torch_conformance.vocabulary.steps.step_base import (
     COMPILED,
-    Around,
     Callee,
     NotCarriedOut,
+    StepContext,
     StepKind,
     Traits,
     WithResult,
@@ -207,15 +207,15 @@ class Script(WithResult):
         """If it has a parameter ``compiled``."""
         return COMPILED in self.names
 
-    def name_problems(self, around: Around) -> Iterator[Diagnostic]:
+    def name_problems(self, context: StepContext) -> Iterator[Diagnostic]:
         """Yield a number of defs other than one, and parameters that name no value."""
-        path = (*around.path, "code")
-        if around.tree is None:
+        path = (*context.path, "code")
+        if context.tree is None:
             return
         # of two defs with one name, Python binds the last
         defs = list(
             {
-                node.name: node for node in around.tree.body if isinstance(node, ast.FunctionDef)
+                node.name: node for node in context.tree.body if isinstance(node, ast.FunctionDef)
             }.values()
         )
         if len(defs) != 1:
@@ -225,17 +225,17 @@ class Script(WithResult):
                 if defs
                 else "write def NAME(...): ..., whose parameters are named values"
             )
-            yield around.problem(path, f"a script is one def, found {names}", hint)
+            yield context.problem(path, f"a script is one def, found {names}", hint)
             return
         arguments = defs[0].args
         for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
-            problem = around.name_problem(argument.arg)
+            problem = context.name_problem(argument.arg)
             if problem is not None:
-                yield around.problem(
+                yield context.problem(
                     path, f"{problem[0]}: a parameter of a script is a named value", problem[1]
                 )
         if arguments.posonlyargs or arguments.vararg or arguments.kwarg:
-            yield around.problem(
+            yield context.problem(
                 path, "a script takes its values by name", "write plain parameters"
             )
 
@@ -322,11 +322,11 @@ class Spawn(_OfCallable):
     """The arguments of the program: texts, numbers, {ref: NAME} for a value that is one.
     For example ``["-m", "torch.utils.collect_env"]``, ``["-c", "print('ready')"]``."""
 
-    def name_problems(self, around: Around) -> Iterator[Diagnostic]:
+    def name_problems(self, context: StepContext) -> Iterator[Diagnostic]:
         """Yield a missing ``exit`` expectation."""
-        if not any(EXPECTATIONS[kind].judges_exit for kind, _ in around.expected):
-            yield around.problem(
-                around.path,
+        if not any(EXPECTATIONS[kind].judges_exit for kind, _ in context.expected):
+            yield context.problem(
+                context.path,
                 "nothing is expected of the child",
                 "add expect: [{exit: {code: 0}}]",
                 key=True,

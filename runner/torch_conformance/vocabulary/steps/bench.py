@@ -22,9 +22,9 @@ from torch_conformance.vocabulary.steps.call import (
     parameters_of,
 )
 from torch_conformance.vocabulary.steps.step_base import (
-    Around,
     Callee,
     DataPath,
+    StepContext,
     StepKind,
     Traits,
     needed,
@@ -56,12 +56,12 @@ class Subject:
         """Return its timing for the report."""
         from statistics import median  # loads random and decimal: not for every command
 
-        taken = [round(milliseconds, 6) for milliseconds in self.taken]
+        times = [round(milliseconds, 6) for milliseconds in self.taken]
         numbers = {
-            "median_ms": round(median(taken), 6),
-            "least_ms": min(taken),
-            "most_ms": max(taken),
-            "count": len(taken),
+            "median_ms": round(median(times), 6),
+            "least_ms": min(times),
+            "most_ms": max(times),
+            "count": len(times),
         }
         return {"name": self.name, "form": self.form, **numbers}
 
@@ -105,9 +105,12 @@ def _after_backward(
     deletes the gradients.
     """
     optimizer = None
-    if (made_of := arguments.optimizer) is not None:
+    if (optimizer_arguments := arguments.optimizer) is not None:
         optimizer = make_optimizer(
-            session, made_of["call"], made_of.get("kwargs"), parameters_of(called)
+            session,
+            optimizer_arguments["call"],
+            optimizer_arguments.get("kwargs"),
+            parameters_of(called),
         )
     leaves = gradient_leaves(called)
 
@@ -250,37 +253,42 @@ class Bench(StepKind):
         if self.optimizer is not None:
             yield Callee(**self.optimizer, place=("optimizer",))
 
-    def problems(self, around: Around) -> Iterator[Diagnostic]:
+    def problems(self, context: StepContext) -> Iterator[Diagnostic]:
         """Yield why it cannot be timed; a bench must not have expectations."""
-        for kind, path in around.expected:
+        for kind, path in context.expected:
             hint = "claim it in a step above: a bench is reported and never judged"
-            yield around.problem(path, f"'{kind}' is expected of a bench", hint, key=True)
-        yield from around.compiling_nothing("the step 'bench'", "use another backend")
-        if not around.functions:
-            yield around.problem(
-                around.path, "nothing to time: the spec has no function", "add function", key=True
+            yield context.problem(path, f"'{kind}' is expected of a bench", hint, key=True)
+        yield from context.compiling_nothing("the step 'bench'", "use another backend")
+        if not context.functions:
+            yield context.problem(
+                context.path, "nothing to time: the spec has no function", "add function", key=True
             )
         if self.optimizer is not None and not self.backward:
             hint = "add backward: true: it gives the gradients"
-            yield around.problem(
-                (*around.path, "optimizer"), "'optimizer' without 'backward'", hint, key=True
+            yield context.problem(
+                (*context.path, "optimizer"), "'optimizer' without 'backward'", hint, key=True
             )
-        functions = list(around.functions) if self.functions is None else self.functions
+        functions = list(context.functions) if self.functions is None else self.functions
         is_map = isinstance(functions, Mapping)
         if is_map and self.inputs is not None:
             hint = "write the arguments of each function in 'functions', or one list in 'inputs'"
-            yield around.problem(
-                (*around.path, "inputs"), "'inputs' beside arguments in 'functions'", hint, key=True
+            yield context.problem(
+                (*context.path, "inputs"),
+                "'inputs' together with arguments in 'functions'",
+                hint,
+                key=True,
             )
-        own: DataPath = (*around.path, "inputs") if self.inputs is not None else ("inputs",)
+        input_path: DataPath = (*context.path, "inputs") if self.inputs is not None else ("inputs",)
         for index, name in enumerate(functions):
-            path = (*around.path, "functions", name if is_map else index)
-            if name not in around.functions:
-                yield around.problem(path, *unknown("function", name, around.functions), key=is_map)
+            path = (*context.path, "functions", name if is_map else index)
+            if name not in context.functions:
+                yield context.problem(
+                    path, *unknown("function", name, context.functions), key=is_map
+                )
             elif isinstance(functions, Mapping):
-                yield from around.input_problems(name, functions[name], path)
+                yield from context.input_problems(name, functions[name], path)
             else:
-                yield from around.input_problems(name, self.inputs, own)
+                yield from context.input_problems(name, self.inputs, input_path)
 
     def run(self, session: Session) -> None:
         """Time the functions; ``session.bench`` then holds the timings, and the name of the trace

@@ -31,10 +31,10 @@ from torch_conformance.vocabulary.forms import (
 )
 from torch_conformance.vocabulary.steps.step_base import (
     ONLY,
-    Around,
     Callee,
     Compared,
     DataPath,
+    StepContext,
     StepKind,
     Traits,
     needed,
@@ -67,36 +67,36 @@ class Calling(Compared):
             if entries is not None:
                 yield (key,), entries
 
-    def problems(self, around: Around) -> Iterator[Diagnostic]:
+    def problems(self, context: StepContext) -> Iterator[Diagnostic]:
         """Yield an unknown function, inputs that do not fit, and backends that compile nothing."""
-        if not any(isinstance(step, Calling) for step in around.above):  # the first is enough
-            yield from around.compiling_nothing(
+        if not any(isinstance(step, Calling) for step in context.above):  # the first is enough
+            yield from context.compiling_nothing(
                 f"the step '{self.kind}'", "use api steps, or another backend"
             )
-        if not around.functions:
-            yield around.problem(
+        if not context.functions:
+            yield context.problem(
                 (),
                 "spec needs the key 'function'",
                 "the function to compile; a spec with only api steps needs none",
             )
-        names = [ONLY] if ONLY in around.functions else list(around.functions)
+        names = [ONLY] if ONLY in context.functions else list(context.functions)
         if self.function is not None:
             names = [self.function]
         if len(names) != 1:
             if names:
                 hint = f"write {self.kind}: {{function: {names[0]}}}"
-                yield around.problem(around.path, "which of the functions?", hint, key=True)
+                yield context.problem(context.path, "which of the functions?", hint, key=True)
             return
         (name,) = names
-        if name not in around.functions:
-            yield around.problem(
-                (*around.path, "function"), *unknown("function", name, around.functions)
+        if name not in context.functions:
+            yield context.problem(
+                (*context.path, "function"), *unknown("function", name, context.functions)
             )
             return
-        path = (*around.path, "inputs") if self.inputs is not None else ("inputs",)
+        path = (*context.path, "inputs") if self.inputs is not None else ("inputs",)
         keywords = () if is_template(self.kwargs) else self.kwargs
-        yield from around.input_problems(
-            name, self.inputs, path, keywords or (), (*around.path, "kwargs")
+        yield from context.input_problems(
+            name, self.inputs, path, keywords or (), (*context.path, "kwargs")
         )
 
 
@@ -136,25 +136,25 @@ class Call(Calling):
     compiled function, so that collectives of the ranks meet; ``close`` has no float64 reference
     there, and judges by the tolerances of the dtype unless it names others."""
 
-    def problems(self, around: Around) -> Iterator[Diagnostic]:
+    def problems(self, context: StepContext) -> Iterator[Diagnostic]:
         """Yield also what does not leave a new process, and what would call a rank again."""
-        yield from Calling.problems(self, around)
-        own = "processes" if self.processes else "process"
+        yield from Calling.problems(self, context)
+        process_key = "processes" if self.processes else "process"
         for key, is_there in (
             ("as", self.bound is not None),
             ("eager", self.eager),
             ("process", self.process and self.processes),
         ):
             if self.is_elsewhere and is_there:
-                yield around.problem(
-                    (*around.path, key),
-                    f"'{key}' together with '{own}': what a new process has is only judged",
+                yield context.problem(
+                    (*context.path, key),
+                    f"'{key}' together with '{process_key}': what a new process has is only judged",
                     "remove one of them",
                     key=True,
                 )
-        for kind, path in around.expected if self.processes else ():
+        for kind, path in context.expected if self.processes else ():
             if kind in EXPECTATIONS and EXPECTATIONS[kind].calls_again:
-                yield around.problem(
+                yield context.problem(
                     path,
                     f"'{kind}' of a call in several processes: a rank makes no additional calls",
                     "expect it of a call in one process",
@@ -247,7 +247,7 @@ def _shapes(
     for name in dimensions:
         if name not in names:
             raise ValueError(". ".join(unknown("argument", name, names)))
-    made: dict[str, Any] = {}
+    dims: dict[str, Any] = {}
 
     def dimension(argument: str, number: str, entry: Json) -> object:
         if isinstance(entry, str) and entry in ("auto", "dynamic"):
@@ -255,9 +255,9 @@ def _shapes(
         words = {"name": entry} if isinstance(entry, str) else entry
         name = words.get("name", f"{argument}_{number}")
         bounds = {key: words[key] for key in ("min", "max") if key in words}
-        if name not in made:
-            made[name] = torch.export.Dim(name, **bounds)
-        return made[name]
+        if name not in dims:
+            dims[name] = torch.export.Dim(name, **bounds)
+        return dims[name]
 
     return {
         name: {
@@ -274,7 +274,7 @@ def _load(
     function: Function,
     inputs: tuple[Any, ...],
     keywords: Mapping[str, Any],
-    how: "Aot",
+    arguments: "Aot",
     path: str,
 ) -> Any:
     from torch._inductor import aoti_compile_and_package, aoti_load_package
@@ -287,17 +287,17 @@ def _load(
         by position, because torch gives dimensions of ``**keywords`` no names.
         """
 
-        def forward(self, *given: object) -> object:
+        def forward(self, *given: object) -> object:  # torch.export names dimensions after it
             last = len(given) - len(names)
             return function(*given[:last], **dict(zip(names, given[last:], strict=True)))
 
-    mode: dict[str, Any] = {} if how.strict is None else {"strict": how.strict}
+    mode: dict[str, Any] = {} if arguments.strict is None else {"strict": arguments.strict}
     os.makedirs(os.path.dirname(path), exist_ok=True)
     marks = session.compiling.marks(pytree.tree_leaves([inputs, keywords]))
-    if how.dynamic_shapes is not None:
+    if arguments.dynamic_shapes is not None:
         with needed("dynamic_shapes"):
             target = getattr(function, "forward", function)
-            shapes = _shapes(how.dynamic_shapes, target, inputs, keywords)
+            shapes = _shapes(arguments.dynamic_shapes, target, inputs, keywords)
             by_position = [shape for name, shape in shapes.items() if name not in names]
             given = (*by_position, *(shapes[name] for name in names))
             mode["dynamic_shapes"] = shapes if is_module else {"given": given}
@@ -356,35 +356,35 @@ class Aot(Calling):
     """Call the package that the last aot step of this function built, for example with other sizes,
     and build none."""
 
-    def problems(self, around: Around) -> Iterator[Diagnostic]:
+    def problems(self, context: StepContext) -> Iterator[Diagnostic]:
         """Yield also backends on which inductor must compile nothing, and a package that no step
         builds.
         """
-        yield from Calling.problems(self, around)
+        yield from Calling.problems(self, context)
         if self.package:
             for key in ("strict", "dynamic_shapes"):
                 if getattr(self, key) is not None:
-                    yield around.problem(
-                        (*around.path, key),
+                    yield context.problem(
+                        (*context.path, key),
                         f"'{key}' together with 'package', which is built already",
                         f"write '{key}' in the aot step above",
                         key=True,
                     )
             if not any(
                 isinstance(step, Aot) and step.function == self.function and not step.package
-                for step in around.above
+                for step in context.above
             ):
                 hint = "put an aot step of the same function above it, or remove 'package'"
-                yield around.problem(
-                    (*around.path, "package"), "no step above builds this package", hint
+                yield context.problem(
+                    (*context.path, "package"), "no step above builds this package", hint
                 )
-        if any(isinstance(step, Aot) for step in around.above):
+        if any(isinstance(step, Aot) for step in context.above):
             return
-        for backend in around.backends:
+        for backend in context.backends:
             if backend.compiles and not backend.has_graphs:
                 message = f"the step 'aot' on '{backend.name}', where inductor must compile nothing"
                 hint = "only inductor compiles ahead of time: use call, or another backend"
-                yield around.problem(around.path, message, hint, key=True)
+                yield context.problem(context.path, message, hint, key=True)
 
     def run(self, session: Session) -> None:
         """Build and call a package; the reference is the function itself, on copies."""
@@ -475,13 +475,13 @@ SUM = "sum"
 """The loss of a ``backward`` that names none."""
 
 
-def differentiation(loss: str | None, gradient: str | None, named: Lookup) -> Differentiate:
+def differentiation(loss: str | None, gradient: str | None, lookup: Lookup) -> Differentiate:
     """Return the function that runs backward: from a loss of the result, or with a named gradient
     of it.
     """
-    tangent = named(gradient) if gradient is not None else None
+    tangent = lookup(gradient) if gradient is not None else None
     word = SUM if loss is None else loss
-    function = None if gradient is not None else LOSSES[word] if word in LOSSES else named(word)
+    function = None if gradient is not None else LOSSES[word] if word in LOSSES else lookup(word)
 
     def differentiate(result: object) -> None:
         if function is None:
@@ -577,7 +577,7 @@ class Backward(Compared):
         return None if self.of is None else self.of.split(".")[0]
 
     def why_no_reference(self, above: Sequence[StepKind]) -> tuple[str, str] | None:
-        """A backward on a value that is no result of a call has no reference."""
+        """A backward on a value that is not the result of a call has no reference."""
         if self.of is None or is_template(self.of):
             return None
         first = self.of.split(".")[0]
@@ -604,59 +604,59 @@ class Backward(Compared):
         )
         return f"this backward has no eager reference: {why}", hint
 
-    def problems(self, around: Around) -> Iterator[Diagnostic]:
-        """Yield a gradient beside a loss."""
+    def problems(self, context: StepContext) -> Iterator[Diagnostic]:
+        """Yield ``gradient`` together with ``loss``."""
         if self.loss is not None and self.gradient is not None:
             hint = (
                 "a loss is one number, whose gradient is 1: scale it in the loss, or leave one of "
                 "the two out"
             )
-            yield around.problem(
-                (*around.path, "gradient"), "'gradient' together with 'loss'", hint, key=True
+            yield context.problem(
+                (*context.path, "gradient"), "'gradient' together with 'loss'", hint, key=True
             )
 
-    def name_problems(self, around: Around) -> Iterator[Diagnostic]:
+    def name_problems(self, context: StepContext) -> Iterator[Diagnostic]:
         """Yield why there is no result to differentiate, and unknown names of a loss or a
         gradient.
         """
         name = OUTPUT if self.of is None else self.of
-        path = (*around.path, "of")
+        path = (*context.path, "of")
         last = next(
-            (step for step in reversed(around.above) if step.traits.can_be_differentiated), None
+            (step for step in reversed(context.above) if step.traits.can_be_differentiated), None
         )
         if name.split(".")[0] == OUTPUT and (last is None or getattr(last, "is_elsewhere", False)):
-            what = "of a call in another process" if last else "before any call"
-            yield around.problem(
-                around.path, f"backward {what}", "put a call step above it", key=True
+            why_not = "of a call in another process" if last else "before any call"
+            yield context.problem(
+                context.path, f"backward {why_not}", "put a call step above it", key=True
             )
         elif not is_template(name) and name.split(".")[0] == EAGER:
             hint = "leave it out, or name a result: the eager side runs backward of its own"
-            yield around.problem(
+            yield context.problem(
                 path, "backward runs on what is compiled, not on its reference", hint
             )
-        elif not is_template(name) and (problem := around.name_problem(name)) is not None:
-            yield around.problem(path, *problem)
+        elif not is_template(name) and (problem := context.name_problem(name)) is not None:
+            yield context.problem(path, *problem)
         for key, used in (("loss", self.loss), ("gradient", self.gradient)):
             if used is None or is_template(used) or (key == "loss" and used in LOSSES):
                 continue
-            if (problem := around.name_problem(used)) is not None:
+            if (problem := context.name_problem(used)) is not None:
                 words = did_you_mean(used, LOSSES) if key == "loss" else ""
-                yield around.problem((*around.path, key), problem[0], words or problem[1])
+                yield context.problem((*context.path, key), problem[0], words or problem[1])
 
     def run(self, session: Session) -> None:
         """Run backward on both sides; the results are the gradients of arguments, then of
         parameters.
         """
-        of = self.of
+        name = self.of
         with needed("what backward runs on"):
-            result = session.compiled.result if of is None else session.scope.named(of)
+            result = session.compiled.result if name is None else session.scope.named(name)
             differentiate = differentiation(self.loss, self.gradient, session.scope.named)
         compiled, eager = session.compiled.called, session.reference.side
         session.compiled.is_differentiated = True
         if eager is not None:
             eager.is_differentiated = True
             session.effects.begin(compiled, eager.called)
-        session.reference.backward(of, differentiate)
+        session.reference.backward(name, differentiate)
         if eager is not None:
             session.effects.eager_done(eager.called)
         session.compiled_functions.differentiates(differentiable(result))
@@ -731,11 +731,11 @@ class Optimizer(Compared):
         """The class of the optimizer."""
         yield Callee(call=self.call, kwargs=self.kwargs)
 
-    def problems(self, around: Around) -> Iterator[Diagnostic]:
+    def problems(self, context: StepContext) -> Iterator[Diagnostic]:
         """Yield a missing backward step."""
-        if not any(step.traits.gives_gradients for step in around.above):
-            yield around.problem(
-                around.path,
+        if not any(step.traits.gives_gradients for step in context.above):
+            yield context.problem(
+                context.path,
                 "an optimizer before any backward",
                 "put a backward step above it",
                 key=True,

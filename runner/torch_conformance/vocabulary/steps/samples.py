@@ -28,8 +28,8 @@ from torch_conformance.vocabulary.expectations import OF_SAMPLES, close
 from torch_conformance.vocabulary.expectations.close import Close, form_problem, ways_judged
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from torch_conformance.vocabulary.steps.step_base import (
-    Around,
     NotCarriedOut,
+    StepContext,
     StepKind,
     Traits,
     needed,
@@ -56,7 +56,7 @@ _MOST_TEXT = 600
 
 
 @dataclass(kw_only=True)
-class Done:
+class SampleRun:
     """One sample that was run.
 
     ``compiled`` and ``eager`` hold what is compared, by the same keys.
@@ -90,7 +90,7 @@ class Done:
     """The records of the operators that ATen ran in eager and in the compiled call, where the case
     asks for them.
     """
-    of_operators: "Done | None" = None
+    of_operators: "SampleRun | None" = None
     """The call in which they are recorded, where its answer has other bits than eager's: it is
     compared as a sample.
     """
@@ -99,21 +99,21 @@ class Done:
     computes the same from copies.
     """
 
-    def called(
+    def call(
         self,
         function: Function,
         arguments: Given,
-        around: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        make_context: Callable[[], AbstractContextManager[Any]] = nullcontext,
     ) -> dict[str, Any]:
         """Call a function from the state of the case's seed; return its result, and the gradients
         of its inputs where it has some.
 
-        The call and its backward are each within a context of ``around``; how tensors for ``out=``
-        are made is outside.
+        The call and its backward each run in a new context of ``make_context``; the tensors for
+        ``out=`` are created before it.
         """
         is_eager = function is self.operator
         with torch.enable_grad():
-            outputs = self._call(function, arguments, around())
+            outputs = self._call(function, arguments, make_context())
             self.draws = self.has_drawn() if is_eager else self.draws
             if not self.takes_gradients or self.no_gradients:
                 return outputs
@@ -126,7 +126,7 @@ class Done:
                     else []
                 )
                 if fixed:
-                    with around():
+                    with make_context():
                         outputs["gradients"] = _gradients(outputs["result"], arguments, fixed)
             except Exception as error:  # eager has no gradients for this sample
                 if not is_eager:
@@ -136,12 +136,14 @@ class Done:
                 self.fixed = fixed if is_eager else self.fixed
         return outputs
 
-    def again(self, called: Sequence[Any], around: AbstractContextManager[Any]) -> dict[str, Any]:
-        """Return what eager computes from other inputs, by the keys of ``eager``; ``around`` is
+    def recompute(
+        self, called: Sequence[Any], context: AbstractContextManager[Any]
+    ) -> dict[str, Any]:
+        """Return what eager computes from other inputs, by the keys of ``eager``; ``context`` is
         entered only for the call.
         """
         _, args, kwargs, fixed = called
-        outputs = self._call(self.operator, (args, kwargs), around)
+        outputs = self._call(self.operator, (args, kwargs), context)
         if fixed:
             outputs["gradients"] = _gradients(outputs["result"], (args, kwargs), fixed)
         if "arguments" in self.eager:
@@ -153,7 +155,7 @@ class Done:
         self,
         function: Function,
         arguments: Given,
-        around: AbstractContextManager[Any] | None = None,
+        context: AbstractContextManager[Any] | None = None,
     ) -> dict[str, Any]:
         """Call the operator, or what was compiled of it; return its result, and the tensors of
         ``out=``.
@@ -165,7 +167,7 @@ class Done:
             kwargs = {**kwargs, "out": _outputs(self.operator(*args, **kwargs))}
             outputs["out"] = kwargs["out"]
         self.reseed()
-        with around or nullcontext():
+        with context or nullcontext():
             outputs["result"] = function(*args, **kwargs)
         return outputs
 
@@ -204,8 +206,8 @@ def _leaves(value: object) -> list[Any]:
     return leaves
 
 
-def _run(session: Session, operator: Operator, index: int, sample: Sample) -> Done:
-    def own() -> Given:
+def _run(session: Session, operator: Operator, index: int, sample: Sample) -> SampleRun:
+    def make_arguments() -> Given:
         """Return copies of the arguments of the sample, with the strides of their tensors."""
 
         def copy(tensor: Tensor) -> Tensor:
@@ -215,7 +217,7 @@ def _run(session: Session, operator: Operator, index: int, sample: Sample) -> Do
         copied: Given = pytree.tree_map_only(torch.Tensor, copy, (list(sample.args), sample.kwargs))
         return copied
 
-    done = Done(
+    run = SampleRun(
         index=index,
         text=f"{sample.text}{description(sample)}"[:_MOST_TEXT],
         operator=operator.function,
@@ -224,38 +226,38 @@ def _run(session: Session, operator: Operator, index: int, sample: Sample) -> Do
         reseed=session.reseed,
         has_drawn=session.has_drawn,
     )
-    session.opinfo.announce_sample(index, done.text)
-    theirs = own()
+    session.opinfo.announce_sample(index, run.text)
+    theirs = make_arguments()
     try:
         with session.phases("eager"), session.reference.running():
-            done.eager = done.called(operator.function, theirs)
+            run.eager = run.call(operator.function, theirs)
     except NotCarriedOut as error:
-        done.refused = str(error.__cause__ or error)[:_MOST_TEXT]
-        return done
+        run.refused = str(error.__cause__ or error)[:_MOST_TEXT]
+        return run
     if not sample.is_further_call:
         session.torch_state.RESETS["dynamo"]()
-    watched, ours = session.compiled_functions.watched(), own()
+    watched, ours = session.compiled_functions.watched(), make_arguments()
     try:
         with session.phases("trace"):
             if not sample.is_further_call:
                 session.kept[Samples.kind] = session.compiled_functions.of(plain(operator.function))
             compiled = session.kept[Samples.kind]
             with session.runtime.counted() if session.runtime.spy is not None else nullcontext():
-                done.compiled = done.called(compiled, ours)
+                run.compiled = run.call(compiled, ours)
             session.device_api.synchronize()
     except NotCarriedOut:
         raise
     except Exception as error:  # torch may raise anything: it is the result of this sample
-        done.raised = raised(error)
+        run.raised = raised(error)
     else:
         watched.end(f"sample {index}")
-        done.graphs = watched.graphs
-        before = own()
-        _add_changed_arguments(session, done, ours, theirs, before)
-        done.inputs = [None, *before, done.fixed]
-        if session.additional.records_operators:  # now: the next sample is compiled anew
-            done.of_operators = session.additional.operators_of_sample(done, compiled, own)
-    return done
+        run.graphs = watched.graphs
+        before = make_arguments()
+        _add_changed_arguments(session, run, ours, theirs, before)
+        run.inputs = [None, *before, run.fixed]
+        if session.additional.records_operators:  # now: the next sample is compiled again
+            run.of_operators = session.additional.operators_of_sample(run, compiled, make_arguments)
+    return run
 
 
 def raised(error: Exception) -> dict[str, str]:
@@ -277,7 +279,7 @@ def plain(function: Function) -> Function:
     return call
 
 
-def _add_changed_arguments(session: Session, done: Done, *givens: Given) -> None:
+def _add_changed_arguments(session: Session, sample: SampleRun, *givens: Given) -> None:
     """Add the tensors among the arguments that differ after the two calls, writes to those that
     eager does not write, and shared memory.
 
@@ -285,8 +287,8 @@ def _add_changed_arguments(session: Session, done: Done, *givens: Given) -> None
     them from before the calls.
     """
     sides = (
-        (side["result"], _leaves(given))
-        for side, given in zip((done.compiled, done.eager), givens, strict=False)
+        (side["result"], _leaves(inputs))
+        for side, inputs in zip((sample.compiled, sample.eager), givens, strict=False)
     )
     unwanted = session.effects.shared_memory(*sides)
     for number, (ours, theirs, before) in enumerate(zip(*map(_leaves, givens), strict=True)):
@@ -299,11 +301,11 @@ def _add_changed_arguments(session: Session, done: Done, *givens: Given) -> None
                 is_changed = (ours.shape, ours.dtype) != (theirs.shape, theirs.dtype) or not bool(
                     ((ours == theirs) | ((ours != ours) & (theirs != theirs))).all()
                 )
-        for side, value in ((done.compiled, ours), (done.eager, theirs)) if is_changed else ():
+        for side, value in ((sample.compiled, ours), (sample.eager, theirs)) if is_changed else ():
             side.setdefault("arguments", {})[str(number)] = value
         if change is not None:
             unwanted[str(number)] = change
-    for side, index in ((done.compiled, 0), (done.eager, 1)) if unwanted else ():
+    for side, index in ((sample.compiled, 0), (sample.eager, 1)) if unwanted else ():
         side[UNCHANGED] = {path: pair[index] for path, pair in unwanted.items()}
 
 
@@ -311,11 +313,11 @@ def description(sample: Sample) -> str:
     """Return the arguments of a sample as text: shape, strides and dtype of tensors, other values
     as Python writes them.
     """
-    named = [
+    arguments = [
         *((str(index), value) for index, value in enumerate(sample.args)),
         *sample.kwargs.items(),
     ]
-    return "; ".join(f"{name}: {_described(value)}" for name, value in named)
+    return "; ".join(f"{name}: {_described(value)}" for name, value in arguments)
 
 
 def _described(value: object) -> str:
@@ -369,12 +371,12 @@ class Samples(StepKind):
         numbers: Mapping[str | int, int | None] = {"all": None, "first": 1}
         return numbers[self.samples] if self.samples in numbers else int(self.samples)
 
-    def problems(self, around: Around) -> Iterator[Diagnostic]:
+    def problems(self, context: StepContext) -> Iterator[Diagnostic]:
         """Yield backends that compile nothing."""
-        yield from around.compiling_nothing("operators", "use another backend")
+        yield from context.compiling_nothing("operators", "use another backend")
 
     def run(self, session: Session) -> None:
-        """Run the samples; ``output`` is a list of ``Done``."""
+        """Run the samples; ``output`` is a list of ``SampleRun``."""
         with needed("torch's database of operators"), session.phases("inputs"):
             operator = session.opinfo.find(
                 self.op,
@@ -417,21 +419,21 @@ _MOST_NAMED = 10
 def measure_samples(arguments: Facts, value: Lookup) -> Json:
     """Measure in the worker: one entry for each sample.
 
-    ``value`` returns the result of the step, a list of ``steps.samples.Done``.
+    ``value`` returns the result of the step, a list of ``steps.samples.SampleRun``.
     """
     entries: list[dict[str, Any]] = []
     count, has_elements = 0, False
-    for done in value(OUTPUT):
+    for sample in value(OUTPUT):
         entry = {
-            name: getattr(done, name)
+            name: getattr(sample, name)
             for name in ("index", "text", "refused", "no_gradients", "raised", "draws", "graphs")
         }
         entry.update(value=None, why_not="")
-        if not done.refused and done.raised is None:
+        if not sample.refused and sample.raised is None:
             if count > _MOST_VALUES:
                 entry["why_not"] = f"the samples before have more than {_MOST_VALUES:,} values"
             else:
-                entry.update(_compared(arguments, done, with_stand_ins=not has_elements))
+                entry.update(_compared(arguments, sample, with_stand_ins=not has_elements))
                 count += len(entry["value"]["leaves"]) if entry["value"] else 0
                 has_elements = has_elements or (
                     entry["value"] is not None and _has_elements(entry["value"])
@@ -479,12 +481,12 @@ class EachSample(Expectation):
         if facts.measured is None:
             return [Verdict.error("every sample close to eager", "nothing was measured")]
         entries = facts.measured["samples"]
-        judged = [
+        judgements = [
             (entry, judgement)
             for entry in entries
             if (judgement := self._judged(entry, facts)) is not None
         ]
-        if not judged:
+        if not judgements:
             first = (
                 entries[0]["refused"] or "its result holds no tensor and no number"
                 if entries
@@ -495,11 +497,11 @@ class EachSample(Expectation):
             ]
         wrong = [
             (entry, judgement)
-            for entry, judgement in judged
+            for entry, judgement in judgements
             if judgement.status in (Status.FAILED, Status.ERROR)
         ]
         # a sample that was called again, with other numbers, has two entries
-        count = len({entry["index"] for entry, _ in judged})
+        count = len({entry["index"] for entry, _ in judgements})
         if wrong:
             entry, first = wrong[0]
             lines = [
@@ -523,7 +525,7 @@ class EachSample(Expectation):
                     wrong=values,
                 )
             ]
-        if all(judgement.status is Status.NOT_APPLICABLE for _, judgement in judged):
+        if all(judgement.status is Status.NOT_APPLICABLE for _, judgement in judgements):
             return [Verdict.not_applicable()]
         samples = {entry["index"]: entry for entry in reversed(entries)}.values()
         others = {
@@ -536,7 +538,7 @@ class EachSample(Expectation):
         }
         parts = [f"{counted(count, 'sample')} compared"]
         observed = ", ".join(
-            [*parts, *(f"{number} {what}" for what, number in others.items() if number)]
+            [*parts, *(f"{number} {label}" for label, number in others.items() if number)]
         )
         if self.rule != FORM:
             leaves = [
@@ -553,9 +555,9 @@ class EachSample(Expectation):
                 else ""
             )
             observed += f"; {ways_judged(by_value)}{by_form}"
-        held = Verdict.passed("every sample close to eager", observed)
-        worst = [judgement.worst for _, judgement in judged if judgement.worst is not None]
-        return [replace(held, worst=max(worst, default=None))]
+        passed = Verdict.passed("every sample close to eager", observed)
+        worst = [judgement.worst for _, judgement in judgements if judgement.worst is not None]
+        return [replace(passed, worst=max(worst, default=None))]
 
     def _judged(self, entry: Facts, facts: Reading) -> Verdict | None:
         """Return the judgement of a sample; None where eager refuses it, or where both results are
@@ -635,7 +637,7 @@ def _is_empty(measured: Facts | None) -> bool:
 
 
 def _has_elements(measured: Facts) -> bool:
-    """Whether a tensor of a sample has elements, so that another value could stand in its place."""
+    """Whether a tensor of a sample has elements, so that another value could replace it."""
     return any(leaf.get("numel") for leaf in measured["leaves"])
 
 
@@ -647,18 +649,18 @@ def _judge_form(measured: Facts) -> Verdict:
     expected = "type, shape, dtype and device of eager"
     if measured["structure"] != measured["reference_structure"]:
         return Verdict.failed(f"{measured['reference_structure']}", measured["structure"])
-    held = Verdict.passed(expected, f"{len(measured['leaves'])} values")
-    return next(filter(None, map(form_problem, measured["leaves"])), held)
+    passed = Verdict.passed(expected, f"{len(measured['leaves'])} values")
+    return next(filter(None, map(form_problem, measured["leaves"])), passed)
 
 
-def _compared(arguments: Facts, done: Any, *, with_stand_ins: bool) -> dict[str, Any]:
+def _compared(arguments: Facts, sample: Any, *, with_stand_ins: bool) -> dict[str, Any]:
     """Return the facts of one sample as ``close`` measures them.
 
     The only place where a sample is compared.
     """
-    sides = {OUTPUT: done.compiled, EAGER: done.eager}
+    sides = {OUTPUT: sample.compiled, EAGER: sample.eager}
     if "at" in arguments:
-        arguments = {**arguments, "at": arguments["at"].get(str(done.index), {})}
+        arguments = {**arguments, "at": arguments["at"].get(str(sample.index), {})}
     try:
         measured: Any = close.measure(arguments, sides.__getitem__, with_stand_ins=with_stand_ins)
         for leaf in measured["leaves"]:

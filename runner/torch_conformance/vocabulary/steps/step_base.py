@@ -80,8 +80,8 @@ DataPath = tuple[str | int, ...]
 
 
 @frozen
-class Around:
-    """The spec around a step. Paths begin at the spec."""
+class StepContext:
+    """What the checks of a step may read of its spec. Paths begin at the root of the spec."""
 
     path: DataPath
     """The path of the step."""
@@ -146,8 +146,8 @@ class StepKind(Word):
     about: ClassVar[About] = About.ANYTHING
     """What it does something to."""
     form: ClassVar[Keywords] = {}
-    """What the schema says of the arguments beside their keys; with ``type`` they are no map of
-    keys.
+    """What the schema says of the arguments in addition to their keys; with ``type`` they are no
+    map of keys.
     """
 
     def run(self, session: Session) -> None:
@@ -229,11 +229,11 @@ class StepKind(Word):
             else (f"the step '{self.kind}' has no eager reference", "compare with a named value")
         )
 
-    def problems(self, around: Around) -> Iterator[Diagnostic]:
+    def problems(self, context: StepContext) -> Iterator[Diagnostic]:
         """Yield the problems of the step as written."""
         return iter(())
 
-    def name_problems(self, around: Around) -> Iterator[Diagnostic]:
+    def name_problems(self, context: StepContext) -> Iterator[Diagnostic]:
         """Yield the problems of the names that it uses; checked again at each point of the matrix,
         with templates evaluated.
         """

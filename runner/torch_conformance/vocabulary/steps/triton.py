@@ -14,7 +14,7 @@ from torch_conformance.model.diagnostics import Diagnostic, one_of, unknown
 from torch_conformance.model.expectation import About
 from torch_conformance.model.protocol import Json
 from torch_conformance.model.values import frozen
-from torch_conformance.vocabulary.steps.step_base import Around, DataPath, StepKind, Traits
+from torch_conformance.vocabulary.steps.step_base import DataPath, StepContext, StepKind, Traits
 
 CONDITIONAL = ("constexprs", "options")
 """The keys whose value may be a list with conditions, as ``config`` may."""
@@ -52,25 +52,27 @@ class Triton(StepKind):
         """The name of the kernel in a case."""
         return self.kernel or self.entry or ""
 
-    def problems(self, around: Around) -> Iterator[Diagnostic]:
+    def problems(self, context: StepContext) -> Iterator[Diagnostic]:
         """Yield a kernel that is not there, and arguments that are not those of the kernel."""
-        if around.tree is None:
+        if context.tree is None:
             return
-        defs = kernels(around.tree)
+        defs = kernels(context.tree)
         if self.kernel is not None and self.kernel not in defs:
-            yield around.problem((*around.path, "kernel"), *unknown("kernel", self.kernel, defs))
+            yield context.problem((*context.path, "kernel"), *unknown("kernel", self.kernel, defs))
         elif self.kernel is None and len(defs) != 1:
             hint = f"add kernel: {one_of(defs)}" if defs else "write @triton.jit above a def"
-            yield around.problem(
-                (*around.path, "source"),
+            yield context.problem(
+                (*context.path, "source"),
                 f"{len(defs)} kernels with @triton.jit in the source",
                 hint,
             )
         else:
-            yield from self._argument_problems(around, defs[self.kernel or next(iter(defs))])
+            yield from self._argument_problems(context, defs[self.kernel or next(iter(defs))])
 
-    def _argument_problems(self, around: Around, node: ast.FunctionDef) -> Iterator[Diagnostic]:
-        """Yield names that are no parameters of the kernel, parameters with a type and a value or
+    def _argument_problems(
+        self, context: StepContext, node: ast.FunctionDef
+    ) -> Iterator[Diagnostic]:
+        """Yield names that are not parameters of the kernel, parameters with a type and a value or
         with neither, and unknown types.
         """
         parameters = node.args
@@ -89,19 +91,17 @@ class Triton(StepKind):
             if name not in names:
                 problem = unknown(f"argument of {node.name}", name, names)
                 is_key = below[0] != "aligned"
-                yield around.problem((*around.path, *below), *problem, key=is_key)
+                yield context.problem((*context.path, *below), *problem, key=is_key)
         for name, below in constants:
             if name in names and name in self.signature:
-                message, hint = (
-                    f"'{name}' has a type and a value",
-                    "a constexpr has no entry in signature",
-                )
-                yield around.problem((*around.path, *below), message, hint, key=True)
+                message = f"'{name}' has a type and a value"
+                hint = "a constexpr has no entry in signature"
+                yield context.problem((*context.path, *below), message, hint, key=True)
         missing = [name for name in names if name not in {*self.signature, *dict(constants)}]
         if missing:
             hint = "give each argument a type in signature, or a value in constexprs"
-            yield around.problem(
-                (*around.path, "signature"),
+            yield context.problem(
+                (*context.path, "signature"),
                 f"{node.name} has no type or value for {one_of(missing)}",
                 hint,
                 key=True,
@@ -109,7 +109,7 @@ class Triton(StepKind):
         for name, text in self.signature.items():
             if not conditions.is_template(text) and not _TYPE.fullmatch(text):
                 message, hint = unknown("type", text, [*TYPES, *(f"*{name}" for name in TYPES)])
-                yield around.problem((*around.path, "signature", name), message, hint)
+                yield context.problem((*context.path, "signature", name), message, hint)
 
     def _constants(self) -> Iterator[tuple[str, DataPath]]:
         """Yield every name of ``constexprs`` with its path below the step, whatever its
@@ -147,13 +147,17 @@ def patched(arguments: Mapping[str, Json], patch: Mapping[str, Json]) -> dict[st
     """
     changed = dict(arguments)
     for key, value in patch.items():
-        now = changed.get(key) or {}
+        value_before = changed.get(key) or {}
         if key == "source":
-            changed[key] = {**now, "text": value} if isinstance(now, Mapping) and now else value
-        elif isinstance(now, list):
-            changed[key] = [*now, {"set": value}]
+            changed[key] = (
+                {**value_before, "text": value}
+                if isinstance(value_before, Mapping) and value_before
+                else value
+            )
+        elif isinstance(value_before, list):
+            changed[key] = [*value_before, {"set": value}]
         else:
-            changed[key] = {**now, **value}
+            changed[key] = {**value_before, **value}
     return changed
 
 

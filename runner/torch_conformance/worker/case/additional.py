@@ -53,7 +53,7 @@ from torch_conformance.vocabulary.steps.call import (
     differentiation,
     gradients_of,
 )
-from torch_conformance.vocabulary.steps.samples import Done, Given, raised
+from torch_conformance.vocabulary.steps.samples import Given, SampleRun, raised
 from torch_conformance.vocabulary.worker_session import Again, Context
 from torch_conformance.worker.case import copies, soundness
 from torch_conformance.worker.case.copies import Called, bytes_of
@@ -63,7 +63,7 @@ from torch_conformance.worker.case.scope import Enter, follow
 from torch_conformance.worker.case.sides import ReferenceCall, Unseen
 from torch_conformance.worker.case.spies import only_records
 from torch_conformance.worker.case.state import Generators, is_same, reseed
-from torch_conformance.worker.process.channel import Observed, Plan, said
+from torch_conformance.worker.process.channel import Observed, Plan, exception_text
 from torch_conformance.worker.torch_compat import compiling, numerics, opinfo, residue
 from torch_conformance.worker.torch_compat.device_modules import DeviceApi
 from torch_conformance.worker.torch_compat.numerics import AMPLITUDE, RESOLUTION, jittered
@@ -132,20 +132,20 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True)
 class _Failed:
-    """What was not computed because the function raised."""
+    """Replaces a value that was not computed, because the function raised."""
 
     error: Exception
 
 
 def _raising(value: _Value | _Failed) -> _Value:
-    """Return a value; raise the error of what was not computed."""
+    """Return a value; raise the error of a ``_Failed``."""
     if isinstance(value, _Failed):
         raise value.error
     return value
 
 
-class EagerAgain(NamedTuple):
-    """One more run of eager with the case's own inputs."""
+class RepeatedEager(NamedTuple):
+    """A second eager run with the case's own inputs."""
 
     values: list[Any]
     formats: list[list[str]]
@@ -159,13 +159,13 @@ class EagerAgain(NamedTuple):
 
 
 class _Kept:
-    """Runs of one kind: each is made when it is first asked for, and kept."""
+    """Runs of one kind: each is computed at its first use, and cached."""
 
     def __init__(self, runs: Iterator[Any]) -> None:
         self._runs, self._known = runs, list[Any]()
 
     def __iter__(self) -> Iterator[Any]:
-        """Iterate over the runs from the first, without an end; raise what making one raised."""
+        """Yield the runs from the first, without an end; raise the exception of a failed run."""
         for index in itertools.count():
             if index == len(self._known):
                 try:
@@ -177,8 +177,8 @@ class _Kept:
 
 @dataclass
 class EagerCall:
-    """A reference call, which is made again for all that is compared with eager after it: after
-    the call, after its backward, and after each step of an optimizer.
+    """A reference call, which is repeated for all values that are compared with eager: after the
+    call, after its backward, and after each step of an optimizer.
 
     Counters, spies and hooks do not record these runs. Each run returns a list: a copy of each
     compared value, or ``_Failed``.
@@ -203,10 +203,10 @@ class EagerCall:
         """Return a copy of the inputs; raise ``NoReference``."""
         if isinstance(self.reference.inputs, str):
             raise NoReference(self.reference.inputs)
-        return list(copies.apart(self.reference.inputs))
+        return list(copies.independent(self.reference.inputs))
 
     def opaque(self) -> str:
-        """Return the objects in reach of the call that cannot be set back, in words."""
+        """Return a description of the objects in reach of the call that cannot be restored."""
         of_inputs = Picture(left_out=(type,)).add("argument", self.reference.inputs).opaque
         shared = self.reference.shared
         opaque = {**({} if shared is None else shared.opaque), **of_inputs}
@@ -215,17 +215,17 @@ class EagerCall:
     def run(
         self,
         called: Called,
-        around: Context | None = None,
+        context: Context | None = None,
         roundings: torch.Generator | None = None,
         seed: int | None = None,
     ) -> list[Any]:
-        """Make the call with these inputs from the same state of the generators.
+        """Repeat the call with these inputs from the same state of the generators.
 
         With ``roundings`` operands of products are rounded up or down at random; with a ``seed``
         generators begin there.
         """
         shared = self.reference.shared
-        now = shared.again() if shared is not None else None
+        state = shared.recapture() if shared is not None else None
         values: list[Any] = [None] * len(self.compared)
         try:
             if shared is not None:
@@ -235,10 +235,10 @@ class EagerCall:
                 reseed(seed)
             mode = numerics.InFormat(self.products, roundings) if self.products else None
             with ExitStack() as within:
-                for context in (self.unseen(), compiling.reference_stance(), torch.enable_grad()):
-                    within.enter_context(context)
+                for outer in (self.unseen(), compiling.reference_stance(), torch.enable_grad()):
+                    within.enter_context(outer)
                 within.enter_context(mode or nullcontext())
-                stages, failed = self.reference.stages(called, around or nullcontext()), None
+                stages, failed = self.reference.stages(called, context or nullcontext()), None
                 for stage in range(max(stage for stage, _ in self.compared) + 1):
                     try:
                         result = None if failed else next(stages)
@@ -249,13 +249,13 @@ class EagerCall:
                             values[index] = failed or _read(read, result, called)
             self.has_rounded |= mode is not None and mode.has_rounded
         finally:
-            if now is not None:
-                now.restore()
+            if state is not None:
+                state.restore()
         return values
 
-    def again(self) -> EagerAgain:
-        """Return what one more run with the case's own inputs gave, which is made once."""
-        if "again" not in self.kept:
+    def repeated(self) -> RepeatedEager:
+        """Return the values of a second eager run with the case's own inputs; it runs once."""
+        if "repeated" not in self.kept:
             mode = numerics.Roundings()
             with mode:
                 values = self.run(self.own_inputs())
@@ -266,36 +266,37 @@ class EagerCall:
             if any(isinstance(value, _Failed) for value in values):
                 # operators of higher order refuse a mode, with exceptions of no common class
                 # what the function itself raises, this call raises again
-                others = self.run(self.own_inputs())
+                other_values = self.run(self.own_inputs())
                 values = [
                     other if isinstance(value, _Failed) else value
-                    for value, other in zip(values, others, strict=True)
+                    for value, other in zip(values, other_values, strict=True)
                 ]
             has_drawn = Generators.now().differs_from(self.reference.generators)
-            self.kept["again"] = EagerAgain(values, formats, has_drawn, mode.draws)
-        again: EagerAgain = self.kept["again"]
-        return again
+            self.kept["repeated"] = RepeatedEager(values, formats, has_drawn, mode.draws)
+        repeated: RepeatedEager = self.kept["repeated"]
+        return repeated
 
     def wide(
         self, narrow: torch.dtype, *, keeps_casts: bool, called: Called | None = None
     ) -> tuple[list[Any], numerics.Reported]:
-        """Return the values in float64, and what the function did; with its own inputs, once.
+        """Return the values in float64, and a report on the function; without ``called`` for its
+        own inputs, cached.
 
-        ``narrow`` is what the function reads as the dtype of float64 tensors; with ``keeps_casts``
-        the casts that the function names round in float64 too.
+        ``narrow`` is the dtype that the function reads from float64 tensors; with ``keeps_casts``
+        explicit casts of the function round in float64 too.
         """
         if called is None:
             if (key := ("wide", narrow, keeps_casts)) not in self.kept:
-                own = self.own_inputs()
-                self.kept[key] = self.wide(narrow, keeps_casts=keeps_casts, called=own)
+                copies_of_inputs = self.own_inputs()
+                self.kept[key] = self.wide(narrow, keeps_casts=keeps_casts, called=copies_of_inputs)
             values_and_mode: tuple[list[Any], numerics.Reported] = self.kept[key]
             return values_and_mode
-        mode = numerics.Widened(self.again().draws)
-        around = numerics.Reported(mode, narrow, keeps_casts=keeps_casts)
+        mode = numerics.Widened(self.repeated().draws)
+        report = numerics.Reported(mode, narrow, keeps_casts=keeps_casts)
         try:
             with mode:
                 numerics.to_dtypes(_changeable(called), numerics.WIDER)
-                values = self.run(called, around)
+                values = self.run(called, report)
         except Exception as error:  # classes of tensors refuse float64 with any type
             values = [_Failed(error)] * len(self.compared)
         values = [
@@ -304,22 +305,22 @@ class EagerCall:
         ]
         if mode.problem:
             values = [_Failed(NoReference(mode.problem))] * len(values)
-        return values, around
+        return values, report
 
     def pairs(
         self, narrow: torch.dtype, keeps_casts: bool, least: float, has_double: bool
     ) -> _Kept:
-        """Return pairs of eager's values and those in float64 for inputs that are nudged, and the
-        resolution of these.
+        """Return triples: eager's values, the values in float64, and the resolution (eps) of their
+        inputs; 0.0 for the first, whose inputs are not changed. The others have nudged inputs.
 
-        ``least`` is the resolution of a format that eager rounds to on its way. The first pair is
-        of the inputs themselves; where a result is of float64 (``has_double``), in float32.
+        ``least`` is the eps of a format that eager rounds intermediate values to. If a result is of
+        float64 (``has_double``), inputs are converted to float32.
         """
 
-        def made() -> Iterator[tuple[list[Any], list[Any], float]]:
+        def generate() -> Iterator[tuple[list[Any], list[Any], float]]:
             generator = torch.Generator().manual_seed(0)
             if not has_double:
-                yield self.again().values, self.wide(narrow, keeps_casts=keeps_casts)[0], 0.0
+                yield self.repeated().values, self.wide(narrow, keeps_casts=keeps_casts)[0], 0.0
             for number in itertools.count(0 if has_double else 1):
                 inputs = self.own_inputs()
                 if has_double:
@@ -332,20 +333,20 @@ class EagerCall:
                     for tensor in copies.tensors_of(inputs)
                     if tensor.is_floating_point()
                 ]
-                answers = self.run(copies.apart(inputs))
+                answers = self.run(copies.independent(inputs))
                 right, _ = self.wide(narrow, keeps_casts=keeps_casts, called=inputs)
                 yield answers, right, max(least, *resolutions, 0.0) if number else 0.0
 
         key = ("pairs", narrow, keeps_casts, least, has_double)
-        runs: _Kept = self.kept.setdefault(key, _Kept(made()))
+        runs: _Kept = self.kept.setdefault(key, _Kept(generate()))
         return runs
 
     def jittered(self, amplitude: float, *, keeps_casts: bool, **modes: bool) -> _Kept:
-        """Return eager's values with other roundings of its inputs (not where exact numbers
-        remain) and of each operator.
+        """Return eager's values with each operator and, without ``keeps_exact``, the inputs
+        jittered by up to ``amplitude`` ulp.
         """
 
-        def made() -> Iterator[list[Any]]:
+        def generate() -> Iterator[list[Any]]:
             generator = torch.Generator().manual_seed(1)
             change = functools.partial(
                 jittered, generator=generator, least=RESOLUTION, times=amplitude
@@ -356,20 +357,20 @@ class EagerCall:
                     if not modes.get("keeps_exact"):
                         numerics.change(_changeable(called), change)
                 with numerics.Jittered(generator, amplitude, **modes) as mode:
-                    around = numerics.Reported(mode, torch.float64, keeps_casts=keeps_casts)
-                    values = self.run(called, around, generator)
+                    report = numerics.Reported(mode, torch.float64, keeps_casts=keeps_casts)
+                    values = self.run(called, report, generator)
                 yield values
 
         key = ("jittered", amplitude, keeps_casts, *modes)
-        runs: _Kept = self.kept.setdefault(key, _Kept(made()))
+        runs: _Kept = self.kept.setdefault(key, _Kept(generate()))
         return runs
 
 
-def _refuse_unrepeatable(again: object, eager: object, opaque: str) -> None:
-    """Raise ``Unrepeatable`` where a second run of eager gives other exact values, which no
-    rounding explains: an object that cannot be set back does.
+def _refuse_unrepeatable(repeated: object, eager: object, opaque: str) -> None:
+    """Raise ``Unrepeatable`` if a second run of eager gives other exact values: not rounding
+    explains this, but an object that cannot be restored.
     """
-    ours, theirs = leaves_of(again), leaves_of(eager)
+    ours, theirs = leaves_of(repeated), leaves_of(eager)
     if len(ours) != len(theirs) or not all(map(is_same, ours, theirs)):
         raise Unrepeatable(
             f"a second run of eager gives another answer: {opaque} cannot be set back"
@@ -392,11 +393,11 @@ def _refused_float64(error: Exception) -> NoReference:
 class _SampleCall(ReferenceCall):
     """The call of a sample of an operator."""
 
-    done: Done = field(kw_only=True)
+    sample_run: SampleRun = field(kw_only=True)
 
-    def stages(self, called: Called, around: Context) -> Iterator[Any]:
-        """Make the call again."""
-        yield self.done.again(called, around)
+    def stages(self, called: Called, context: Context) -> Iterator[Any]:
+        """Repeat the call."""
+        yield self.sample_run.recompute(called, context)
 
 
 @dataclass
@@ -425,7 +426,7 @@ class EagerRuns:
         """
         if not self._known:
             try:
-                self._known.append(self._made(eager))
+                self._known.append(self._compute_answers(eager))
             except NoReference as why:
                 self._known.append(why)
         if isinstance(self._known[0], NoReference):
@@ -433,12 +434,12 @@ class EagerRuns:
         return self._known[0]
 
     def _own(self, values: list[Any]) -> object:
-        """Return what is compared here; what the function raised, this raises."""
+        """Return the compared value of a run; raise the exception that the function raised."""
         return _raising(values[self.index])
 
-    def _made(self, eager: object) -> Answers:
-        """Run eager as often as the judge needs; raise ``NoReference`` where there is no answer to
-        judge by.
+    def _compute_answers(self, eager: object) -> Answers:
+        """Run eager as often as the judge needs; raise ``NoReference`` if there is no reference to
+        compare with.
         """
         call = self.call
         if isinstance(call, str):
@@ -451,24 +452,26 @@ class EagerRuns:
         if has_double and call.products:  # it is judged by runs in float32
             call = replace(call, products="")
         has_floats = any(isinstance(leaf, float) for leaf in leaves_of(eager))
-        values, formats, drew, _ = call.again()
-        again, through, opaque = self._own(values), formats[self.index], call.opaque()
+        values, formats, drew, _ = call.repeated()
+        repeated, through, opaque = self._own(values), formats[self.index], call.opaque()
         if call.products == numerics.TF32 and call.has_rounded:
-            through = [call.products] * len(leaves_of(again))
+            through = [call.products] * len(leaves_of(repeated))
         if not (inexact or has_floats) and opaque:
-            _refuse_unrepeatable(again, eager, opaque)
+            _refuse_unrepeatable(repeated, eager, opaque)
         # an empty tensor needs no runs
         smallest = min(
             (leaf.numel() for leaf in inexact if leaf.numel()), default=1 if has_floats else 1 << 20
         )
         is_hidden = "" not in through  # or every result was rounded to a narrower format
-        wide, pairs, keeps_casts = again, list[tuple[Any, Any, float]](), False
+        wide, pairs, keeps_casts = repeated, list[tuple[Any, Any, float]](), False
         # float32, which judges float64, draws other numbers
         is_other = drew and (has_double or not through)
         why_not = "the function draws random numbers" if is_other else ""
         try:
             if not why_not:
-                narrow, keeps_casts, is_left = self._reference(call, again, has_double=has_double)
+                narrow, keeps_casts, is_left = self._reference(
+                    call, repeated, has_double=has_double
+                )
                 wide = self._own(call.wide(narrow, keeps_casts=keeps_casts)[0])
                 is_hidden |= is_left
                 names = [name for name in through if name and not has_double]
@@ -476,7 +479,7 @@ class EagerRuns:
                 runs = call.pairs(narrow, keeps_casts, max(eps, default=0.0), has_double)
                 pairs = self._pairs(itertools.islice(runs, runs_of(smallest)))
         except NoReference as error:  # jittered runs of eager judge
-            wide, why_not = again, str(error)
+            wide, why_not = repeated, str(error)
         # a step that rounding turns around, as Adam's for a gradient that is 0 but for rounding,
         # changes no more for larger roundings
         amplitude = (
@@ -493,7 +496,7 @@ class EagerRuns:
             lambda: list(with_jitter(min(fine_runs_of(smallest), MOST_JITTERED), is_fine=True))
         )
         return Answers(
-            again,
+            repeated,
             wide,
             pairs,
             through,
@@ -511,8 +514,8 @@ class EagerRuns:
     def _jittered(
         self, call: EagerCall, runs: int, amplitude: float = 1.0, **modes: bool
     ) -> Iterator[object]:
-        """Yield answers with other roundings; none where an operator refuses the mode, or the
-        function other numbers.
+        """Yield jittered answers; none if an operator raises in the mode, or the function for other
+        numbers.
         """
         jittered = iter(call.jittered(amplitude, **modes))
         for _ in range(runs):
@@ -523,31 +526,31 @@ class EagerRuns:
             yield answer
 
     def _reference(
-        self, call: EagerCall, again: object, *, has_double: bool
+        self, call: EagerCall, repeated: object, *, has_double: bool
     ) -> tuple[torch.dtype, bool, bool]:
-        """Return what the function reads as the dtype of float64 tensors, whether its casts round
+        """Return the dtype that the function reads from float64 tensors, whether its casts round
         there too, and whether it computes with numpy.
         """
         narrow = torch.float64
         if not has_double:
             narrow = numerics.narrow_dtype(copies.tensors_of(call.reference.inputs))
         try:
-            values, around = call.wide(narrow, keeps_casts=False)
+            values, report = call.wide(narrow, keeps_casts=False)
             wide = self._own(values)
         except NoReference:  # the function refuses operands that it takes for other ones
             narrow = torch.float64
-            values, around = call.wide(narrow, keeps_casts=False)
+            values, report = call.wide(narrow, keeps_casts=False)
             wide = self._own(values)
         keeps_casts = False
-        if around.casts:
-            kept = self._own(call.wide(narrow, keeps_casts=True)[0])
+        if report.casts:
+            with_casts = self._own(call.wide(narrow, keeps_casts=True)[0])
             keeps_casts = any(
-                map(numerics.is_what_casts_lose, *map(leaves_of, (again, wide, kept)))
+                map(numerics.is_what_casts_lose, *map(leaves_of, (repeated, wide, with_casts)))
             )
-        return narrow, keeps_casts, around.is_left
+        return narrow, keeps_casts, report.is_left
 
     def _pairs(self, runs: Iterator[Any]) -> list[tuple[Any, Any, float]]:
-        """Return the pairs of this value, up to the first that the function refuses."""
+        """Return the pairs of this value, up to the first for which the function raises."""
         pairs: list[tuple[Any, Any, float]] = []
         try:
             for answers, right, step in runs:
@@ -560,8 +563,8 @@ class EagerRuns:
         return pairs
 
     def _in_other_way(self, call: EagerCall, way: str) -> object:
-        """Return eager's answer in the same dtypes "on the CPU" or "without TF32"; what the
-        function raises there, it raises.
+        """Return eager's answer in the same dtypes, computed on the CPU or without TF32; raise the
+        exceptions of the function.
         """
         called = call.own_inputs()
         if way == "without TF32":
@@ -644,11 +647,13 @@ class RepeatableCall(Again):
         What the step compares with eager is compared in it too.
         """
 
-        def call(arguments: list[Any], around: Around, of: RepeatableCall = self) -> object:
-            return of.run(arguments, around())
+        def call(
+            arguments: list[Any], make_context: MakeContext, of: RepeatableCall = self
+        ) -> object:
+            return of.run(arguments, make_context())
 
         in_eager = functools.partial(call, of=replace(self, target=self.called[0], executed=0))
-        own, expected, result, records = with_other_numbers(
+        make_arguments, expected, result, records = with_other_numbers(
             self.arguments, in_eager, call, of_backward=self.differentiate is not None
         )
         if isinstance(result, Exception):
@@ -656,55 +661,59 @@ class RepeatableCall(Again):
         # operators of higher order refuse a mode, with exceptions of no common class
         with suppress(Exception), compiling.reference_stance():
             lines = residue.Lines()
-            in_eager(own(), lambda: lines)
+            in_eager(make_arguments(), lambda: lines)
             records[0].places = lines.of
-        again = {}
+        facts_of_answer = {}
         if self.comparisons and differing_bits(result, expected):
-            runs = self.eager_runs.with_arguments(own())
+            runs = self.eager_runs.with_arguments(make_arguments())
             compared = replace(self, eager_runs=runs, eager_result=expected)
             with comparing():
-                again = {
+                facts_of_answer = {
                     index: compared.close(arguments, result)
                     for index, arguments in self.comparisons.items()
                 }
-        return {**residue.facts([records]), "again": again, "tensors": 1}
+        return {**residue.facts([records]), "again": facts_of_answer, "tensors": 1}
 
     def varied(self, arguments: Plan) -> Observed:
-        """Return what the trials of facts show, each in a fork."""
+        """Return the results of the trials of facts, each made in a fork."""
         return soundness.tried(self, arguments)
 
-    def run(self, arguments: list[Any] | None = None, around: Context | None = None) -> object:
+    def run(self, arguments: list[Any] | None = None, context: Context | None = None) -> object:
         """Call the function from the state before it; return a copy of the result, or of the
         gradients.
 
-        ``around`` is entered for that.
+        ``context`` is entered for that.
         """
-        with self.unseen() as seen:
+        with self.unseen() as witnessed:
             called = [self.called[0], *(self.arguments() if arguments is None else arguments)]
             self.state.restore()
             self.generators.restore()
-            around = around or nullcontext()
-            with self.enter(), nullcontext() if self.differentiate else around:
+            context = context or nullcontext()
+            with self.enter(), nullcontext() if self.differentiate else context:
                 result = copies.invoke(self.target, called)
-            with around if self.differentiate else nullcontext():
+            with context if self.differentiate else nullcontext():
                 result = copies.frozen(
                     gradients_of(result, called, self.differentiate)
                     if self.differentiate
                     else result
                 )
-        executed = seen.own_calls + seen.captured_others + sum(seen.executed_others.values())
+        executed = (
+            witnessed.own_calls
+            + witnessed.captured_others
+            + sum(witnessed.executed_others.values())
+        )
         self.eager_calls += bool(self.executed and not executed)
         return result
 
     def peak_memory(self, *, eager: bool = False) -> int:
-        """Return the most memory of one more call; the one before it may have to compile."""
+        """Return the peak memory, in bytes, of one more call; a call before it compiles."""
         if self.differentiate:
             raise CannotRepeat("the memory of a backward is not measured: only that of a call")
         call = replace(self, target=self.called[0], executed=0) if eager else self
         peak: list[int] = []
         with compiling.reference_stance() if eager else nullcontext():
             call.run()
-            call.run(around=self.device_api.peak_memory(peak))
+            call.run(context=self.device_api.peak_memory(peak))
         return peak[0]
 
     def close(self, arguments: Plan, result: object) -> Observed:
@@ -727,57 +736,62 @@ class RepeatableCall(Again):
     """Returns the context in which only one candidate of each autotuning can be chosen."""
 
 
-Around = Callable[[], Context]
+MakeContext = Callable[[], Context]
 """Returns the context that a call is made in."""
 
 
 def with_other_numbers(
-    own: Callable[[], Any],
-    call_eager: Callable[[Any, Around], Any],
-    call: Callable[[Any, Around], Any],
+    make_arguments: Callable[[], Any],
+    call_eager: Callable[[Any, MakeContext], Any],
+    call: Callable[[Any, MakeContext], Any],
     *,
     of_backward: bool = False,
 ) -> tuple[Callable[[], Any], Any, Any, tuple[residue.Record, residue.Record]]:
-    """Call eager and the compiled function with other numbers than those of ``own``, which returns
-    fresh copies of the arguments; raise ``CannotRepeat``.
+    """Call eager and the compiled function with other numbers than those of ``make_arguments``,
+    which returns fresh copies of the arguments; raise ``CannotRepeat``.
 
-    Return what makes the arguments with these numbers, the result of eager, that of the compiled
-    function or what it raised, and the operators of both. The compiled call has its arguments in
-    memory where the same function just had those of ``own``: a compiler may have stored its
-    answers, by their values or by their place. Where torch compiles in it, it is made again with
-    numbers that are other ones again.
+    Return a function that makes the arguments with these numbers, the result of eager, the result
+    or the exception of the compiled function, and the operators of both. Before the compiled call,
+    the same function is called with the original arguments in the same memory: a compiler may have
+    cached its answers by their values or by their addresses. If torch compiles during the call, the
+    call is repeated with numbers that are different once more.
     """
     for times in range(1, _MOST_COMPILING + 1):
-        others, expected, of_eager = _of_eager(own, call_eager, times, of_backward=of_backward)
-        arguments, of_call = own(), residue.Record()
-        around = functools.partial(residue.recorded, of_call, of_backward=of_backward)
+        make_others, expected, of_eager = _of_eager(
+            make_arguments, call_eager, times, of_backward=of_backward
+        )
+        arguments, of_call = make_arguments(), residue.Record()
+        make_context = functools.partial(residue.recorded, of_call, of_backward=of_backward)
         try:
             call(arguments, nullcontext)
-            result = call(_in_memory_of(arguments, others()), around)
+            result = call(_in_memory_of(arguments, make_others()), make_context)
         except CannotRepeat:
             raise
         except Exception as error:  # a vendor's compiler may raise anything, which is judged
             result = error
         if isinstance(result, Exception) or not of_call.compiles:
             break
-    return others, expected, result, (of_eager, of_call)
+    return make_others, expected, result, (of_eager, of_call)
 
 
 def _of_eager(
-    own: Callable[[], Any],
-    call_eager: Callable[[Any, Around], Any],
+    make_arguments: Callable[[], Any],
+    call_eager: Callable[[Any, MakeContext], Any],
     times: int,
     *,
     of_backward: bool,
 ) -> tuple[Callable[[], Any], Any, residue.Record]:
-    """Call eager with numbers that it takes: all changed, those of floating point, or its own."""
+    """Call eager with the first arguments that it accepts: all numbers changed, only floating-point
+    ones, or none.
+    """
     refused = None
     for chosen in (torch.is_tensor, torch.is_floating_point, lambda tensor: False):
-        others, record = functools.partial(_changed, own, chosen, times), residue.Record()
+        make_others = functools.partial(_changed, make_arguments, chosen, times)
+        record = residue.Record()
         try:
             with compiling.reference_stance():
-                around = functools.partial(residue.recorded, record, of_backward=of_backward)
-                return others, call_eager(others(), around), record
+                make_context = functools.partial(residue.recorded, record, of_backward=of_backward)
+                return make_others, call_eager(make_others(), make_context), record
         except CannotRepeat:
             raise
         except Exception as error:  # code of a spec may refuse other numbers with any exception
@@ -786,16 +800,16 @@ def _of_eager(
 
 
 def _changed(
-    own: Callable[[], list[Any]], chosen: Callable[[torch.Tensor], bool], times: int
+    make_arguments: Callable[[], list[Any]], chosen: Callable[[torch.Tensor], bool], times: int
 ) -> list[Any]:
-    """Return arguments with other numbers in the chosen tensors, so that hardly a function refuses
-    them.
+    """Return arguments with other numbers in the chosen tensors, which almost every function
+    accepts.
 
     Floating-point numbers are halved. Whole numbers and booleans are reflected between the least
-    and the greatest along the longest dimension, so that indices are as unique, as sorted and in
-    the same range; numbers that this does not change are shifted by a place, or halved.
+    and the greatest along the longest dimension, so that indices stay unique, sorted and in the
+    same range; numbers that this does not change are shifted by a place, or halved.
     """
-    values = own()
+    values = make_arguments()
     for leaf in pytree.tree_leaves(values) * times:
         if not (copies.is_plain_strided(leaf) and leaf.numel() and chosen(leaf)):
             continue
@@ -815,12 +829,12 @@ def _changed(
 
 
 def _in_memory_of(earlier: list[Any], arguments: list[Any]) -> list[Any]:
-    """Return the arguments; their tensors lie where those of an earlier call did."""
+    """Return the new arguments, with their numbers copied into the memory of an earlier call's."""
     for before, leaf in zip(*map(pytree.tree_leaves, (earlier, arguments)), strict=False):
         if copies.is_plain_strided(before) and copies.is_plain_strided(leaf):
-            memory, own = before.untyped_storage(), leaf.untyped_storage()
-            if memory.nbytes() == own.nbytes():
-                memory.copy_(own)
+            memory, new = before.untyped_storage(), leaf.untyped_storage()
+            if memory.nbytes() == new.nbytes():
+                memory.copy_(new)
                 leaf.data = leaf.data.set_(memory, leaf.storage_offset(), leaf.shape, leaf.stride())
     return arguments
 
@@ -902,11 +916,11 @@ class AdditionalCalls:
         """Why no additional call is made; empty where there may be some."""
 
     def run(self, *, references_only: bool = False) -> None:
-        """Make the calls, those that call only eager first; with ``references_only`` no others."""
-        entries, self._entries = (
-            sorted(self._entries, key=lambda entry: (entry.is_last, not entry.calls_only_eager)),
-            [],
+        """Make the calls: those that call only eager first; with ``references_only`` only these."""
+        entries = sorted(
+            self._entries, key=lambda entry: (entry.is_last, not entry.calls_only_eager)
         )
+        self._entries = []
         with self._session.phases("compare"), torch.no_grad():
             for entry in entries:
                 if entry.calls_only_eager or not references_only:
@@ -936,7 +950,7 @@ class AdditionalCalls:
         if self._bytes + bytes_of(called) > MOST_BYTES_OF_CASE:
             return f"the copies for earlier steps are larger than {MOST_BYTES_OF_CASE >> 20} MiB"
         try:
-            return list(copies.apart(list(called)))
+            return list(copies.independent(list(called)))
         except Exception as error:  # copying modules and arguments of a spec may raise anything
             return f"the inputs cannot be copied: {type(error).__name__}"
 
@@ -952,16 +966,16 @@ class AdditionalCalls:
         if call is None:
             return EagerRuns(_NO_CALL)
         compared = _stage(call), functools.partial(_compared, part, changed)
-        known, again = self._known, EagerCall(self._session.unseen, call, **self._declared)
-        if known is None or call.inputs is not known.reference.inputs:
+        earlier, eager_call = self._known, EagerCall(self._session.unseen, call, **self._declared)
+        if earlier is None or call.inputs is not earlier.reference.inputs:
             self._bytes += bytes_of(call.inputs) if isinstance(call.inputs, list) else 0
         if size > MOST_BYTES_SHARED:
-            return EagerRuns(replace(again, compared=[compared]))
-        if known is not None and _goes_on(known.reference, call):
-            known.reference, again = call, known
-        again.compared.append(compared)
-        self._known = again
-        return EagerRuns(again, len(again.compared) - 1)
+            return EagerRuns(replace(eager_call, compared=[compared]))
+        if earlier is not None and _goes_on(earlier.reference, call):
+            earlier.reference, eager_call = call, earlier
+        eager_call.compared.append(compared)
+        self._known = eager_call
+        return EagerRuns(eager_call, len(eager_call.compared) - 1)
 
     def calibrate(self, facts: Observed, arguments: Plan, *, with_stand_ins: bool = True) -> None:
         """Add the measurements that need a float64 reference; they complete the facts of
@@ -989,13 +1003,13 @@ class AdditionalCalls:
         equal_nan: bool,
         leaves: Callable[[Called], Leaves],
     ) -> None:
-        """Add the same for values that a call left besides its result; ``facts`` are those of the
-        step's effects.
+        """Add the same for values that a call changed in addition to its result; ``facts`` are
+        those of the step's effects.
         """
 
         def changed(called: Called) -> list[Any]:
-            now = leaves(called)
-            return [now[leaf.path] for leaf in inexact]
+            current = leaves(called)
+            return [current[leaf.path] for leaf in inexact]
 
         def keep_worst() -> None:
             """Keep the ``MOST`` values, those that the judge refuses first."""
@@ -1025,34 +1039,41 @@ class AdditionalCalls:
             self._entries.append(Entry(functools.partial(add_reference, comparison, runs.answers)))
         self._entries.append(Entry(keep_worst))
 
-    def _calibrate_samples(self, facts: Observed, arguments: Plan, samples: Sequence[Done]) -> None:
+    def _calibrate_samples(
+        self, facts: Observed, arguments: Plan, samples: Sequence[SampleRun]
+    ) -> None:
         """Add the same for each sample of an operator: they complete its entry in the facts."""
 
-        def complete(comparison: Comparison, runs: EagerRuns, done: Done) -> None:
-            opinfo.announce_sample(done.index, f"again, in eager and in float64: {done.text}")
+        def complete(comparison: Comparison, runs: EagerRuns, sample: SampleRun) -> None:
+            opinfo.announce_sample(sample.index, f"again, in eager and in float64: {sample.text}")
             add_reference(comparison, runs.answers)
 
-        for entry, done in zip(facts["samples"], samples, strict=True):
+        for entry, sample_run in zip(facts["samples"], samples, strict=True):
             if entry["value"] is None:
                 continue
-            why_not = self._why_no_copies(done.inputs)
-            done.reseed()
-            again = EagerCall(
+            why_not = self._why_no_copies(sample_run.inputs)
+            sample_run.reseed()
+            eager_call = EagerCall(
                 self._session.unseen,
-                _SampleCall(Generators.now(), nullcontext, why_not or done.inputs, done=done),
+                _SampleCall(
+                    Generators.now(),
+                    nullcontext,
+                    why_not or sample_run.inputs,
+                    sample_run=sample_run,
+                ),
                 **self._declared,
                 compared=[(0, functools.partial(_compared, "", None))],
             )
-            runs = EagerRuns(again)
+            runs = EagerRuns(eager_call)
             has_stand_ins = any("stand_ins" in leaf for leaf in entry["value"]["leaves"])
             comparison = Comparison(
                 entry["value"],
                 arguments,
-                {"of": done.compiled, "to": done.eager},
+                {"of": sample_run.compiled, "to": sample_run.eager},
                 {},
                 with_stand_ins=has_stand_ins,
             )
-            self._entries.append(Entry(functools.partial(complete, comparison, runs, done)))
+            self._entries.append(Entry(functools.partial(complete, comparison, runs, sample_run)))
 
     # -- other inputs ------------------------------------------------------------------------------
 
@@ -1090,8 +1111,8 @@ class AdditionalCalls:
                 f"the copies for earlier steps are larger than {MOST_BYTES_OF_CASE >> 20} MiB"
             )
         compared = _stage(call), functools.partial(_compared, part, None)
-        again = EagerCall(self._session.unseen, call, compared=[compared])
-        return lambda: _raising(again.run(called)[0])
+        eager_call = EagerCall(self._session.unseen, call, compared=[compared])
+        return lambda: _raising(eager_call.run(called)[0])
 
     def _drawn(self, called: Called) -> Called:
         """Return copies of a target and its arguments, with new random numbers in every
@@ -1126,8 +1147,8 @@ class AdditionalCalls:
         ]
 
     def operators_of_sample(
-        self, done: Done, compiled: compiling.Function, own: Callable[[], Given]
-    ) -> Done | None:
+        self, sample: SampleRun, compiled: compiling.Function, make_arguments: Callable[[], Given]
+    ) -> SampleRun | None:
         """Record the operators that ATen runs in a sample, in eager and in one more call, as
         ``RepeatableCall.operators`` does.
 
@@ -1135,26 +1156,30 @@ class AdditionalCalls:
         of operators holds for the step.
         """
         # a compiler may give the result of each call the same memory
-        done.compiled = copies.frozen(done.compiled)
-        again = replace(done, text=f"again, with other numbers: {done.text}")
+        sample.compiled = copies.frozen(sample.compiled)
+        repeated = replace(sample, text=f"again, with other numbers: {sample.text}")
 
         def call(
-            arguments: Given, around: Around, function: compiling.Function = compiled
+            arguments: Given, make_context: MakeContext, function: compiling.Function = compiled
         ) -> object:
             with self._session.unseen():
-                return again.called(function, arguments, around)
+                return repeated.call(function, arguments, make_context)
 
         try:
-            others, again.eager, result, done.operators = with_other_numbers(
-                own, functools.partial(call, function=done.operator), call
+            make_others, repeated.eager, result, sample.operators = with_other_numbers(
+                make_arguments, functools.partial(call, function=sample.operator), call
             )
-            done.operators[0].places = lambda operator: f"sample {done.index}: {done.text}"
+            sample.operators[0].places = lambda operator: f"sample {sample.index}: {sample.text}"
             if isinstance(result, Exception):
-                again.compiled, again.raised = {}, raised(result)
+                repeated.compiled, repeated.raised = {}, raised(result)
             else:
-                again.compiled = copies.frozen(result)
-            again.inputs = [None, *others(), again.fixed]
-            return again if again.raised or differing_bits(again.compiled, again.eager) else None
+                repeated.compiled = copies.frozen(result)
+            repeated.inputs = [None, *make_others(), repeated.fixed]
+            return (
+                repeated
+                if repeated.raised or differing_bits(repeated.compiled, repeated.eager)
+                else None
+            )
         except CannotRepeat as error:
             self._why_no_operators = str(error)
             return None
@@ -1206,14 +1231,18 @@ class AdditionalCalls:
         """Add the calls that show which operators the answer comes from, in eager, and outside of
         compiled graphs; return these facts, which stay empty where that is not known.
 
-        No state is set back, and nothing is measured after them.
+        No state is restored, and nothing is measured after them.
         """
         facts: dict[str, list[str]] = {}
 
         def traced(function: compiling.Function) -> tuple[list[str], int]:
-            with self._session.unseen() as seen, enter(), residue.Origins() as seen.origins:
+            with (
+                self._session.unseen() as witnessed,
+                enter(),
+                residue.Origins() as witnessed.origins,
+            ):
                 answer = copies.invoke(function, called)
-            return seen.origins.of(answer, copies.tensors_of(called)), seen.own_calls
+            return witnessed.origins.of(answer, copies.tensors_of(called)), witnessed.own_calls
 
         @torch.enable_grad()  # type: ignore[untyped-decorator]  # mypy does not follow torch
         def complete() -> None:
@@ -1221,14 +1250,14 @@ class AdditionalCalls:
                 return  # the step's own call freed it
             # the call may raise anything where it was made before
             with suppress(Exception):
-                with self._session.unseen() as seen, enter():
+                with self._session.unseen() as witnessed, enter():
                     copies.invoke(
                         target, called
                     )  # what the case changed since may have to be compiled
                 outside, graphs = traced(target)
                 with compiling.reference_stance():
                     eager, _ = traced(called[0])
-                if graphs == seen.own_calls > 0:
+                if graphs == witnessed.own_calls > 0:
                     facts.update(eager=eager, outside=outside)
 
         if not self._why_observed:
@@ -1249,7 +1278,9 @@ class AdditionalCalls:
         if step["kind"] == SAMPLES and KINDS[request["kind"]].records_operators:
             if self._why_no_operators:
                 return {"why_not": self._why_no_operators}
-            measured = residue.facts(done.operators for done in value(OUTPUT) if done.operators)
+            measured = residue.facts(
+                sample.operators for sample in value(OUTPUT) if sample.operators
+            )
             return {**measured, "tensors": 1, "done": True, "eager_calls": 0}
         if not isinstance(self._latest, RepeatableCall):
             return {"why_not": self._latest}
@@ -1268,7 +1299,7 @@ class AdditionalCalls:
             if other["kind"] == "close"
             and ((arguments := other["arguments"])["of"], arguments["to"]) == (OUTPUT, EAGER)
         }
-        again = replace(
+        call_of_request = replace(
             self._latest,
             differentiate=None
             if backward is None
@@ -1289,12 +1320,12 @@ class AdditionalCalls:
         @torch.enable_grad()  # type: ignore[untyped-decorator]  # mypy does not follow torch
         def complete() -> None:
             try:
-                facts.update(KINDS[request["kind"]].measure(request["arguments"], again))
-                facts.update(done=True, eager_calls=again.eager_calls)
+                facts.update(KINDS[request["kind"]].measure(request["arguments"], call_of_request))
+                facts.update(done=True, eager_calls=call_of_request.eager_calls)
             except CannotRepeat as error:
                 facts["why_not"] = str(error)
             except Exception as error:  # torch may raise anything in an additional call
-                facts["raised"] = said(error)[:_WORDS]
+                facts["raised"] = exception_text(error)[:_WORDS]
 
         self._entries.append(Entry(complete, calls_only_eager=False))
         return facts
@@ -1326,8 +1357,8 @@ def _stage(call: ReferenceCall) -> int:
 
 
 def _goes_on(before: ReferenceCall, call: ReferenceCall) -> bool:
-    """Whether a reference call is an earlier one, with a backward or steps of an optimizer after
-    what that had.
+    """Whether a reference call continues an earlier one with a backward or steps of an
+    optimizer.
     """
     return call.inputs is before.inputs and (
         (before.differentiate is None and not before.then)

@@ -31,7 +31,7 @@ from torch_conformance.worker.case.ranks import IN_NEW_PROCESS
 from torch_conformance.worker.case.scope import STEPS, Enter, Scope, follow
 from torch_conformance.worker.case.sides import Compiled, Reference, Side, Unseen
 from torch_conformance.worker.case.source_module import SpecModule
-from torch_conformance.worker.process.channel import Observed, Phases, Plan, said
+from torch_conformance.worker.process.channel import Observed, Phases, Plan, exception_text
 from torch_conformance.worker.torch_compat import compiling, opinfo, torch_state
 from torch_conformance.worker.torch_compat.compiler_hooks import Witness
 from torch_conformance.worker.torch_compat.device_modules import DeviceApi
@@ -77,14 +77,14 @@ class Names:
 
         def value(name: str) -> object:
             named_value = self.value(name)
-            now = self.scope.values[name] if name == self.bound else named_value
-            for other, known in objects.items():
-                if other != name and copies.same_object(now, known):
+            current = self.scope.values[name] if name == self.bound else named_value
+            for other, value in objects.items():
+                if other != name and copies.same_object(current, value):
                     raise LookupError(
                         f"'{other}' and '{name}' are one object: a comparison of the two "
                         "cannot fail"
                     )
-            objects[name] = now
+            objects[name] = current
             return copies.measured(named_value)
 
         return value
@@ -134,7 +134,7 @@ class Weak:
             self._type = type(value).__name__
             self._reference = weakref.ref(value)
         except Exception as error:  # an attribute of a spec's object may raise anything
-            self._type = said(error)
+            self._type = exception_text(error)
 
     def state(self) -> Observed:
         """Return ``was`` (whether there was such an object), its ``type``, and ``alive``."""
@@ -190,7 +190,7 @@ class EachRepetition:
                     self._session.additional.calibrate(facts, arguments, with_stand_ins=False)
                     entry["measured"] = facts
                 except Exception as error:  # comparing values of a spec may raise anything
-                    entry["why_not"] = said(error)[:500]
+                    entry["why_not"] = exception_text(error)[:500]
 
     def _digest(self, arguments: Plan) -> str | None:
         """Return a text that is equal for repetitions with equal inputs and results; None where
@@ -281,9 +281,9 @@ class Session(worker_session.Session):
 
     def has_drawn(self) -> bool:
         """Whether a generator has another state than the case's seed gives; seed it again."""
-        now = state.Generators.now()
+        state_before = state.Generators.now()
         self.reseed()
-        return now.differs_from(state.Generators.now())
+        return state_before.differs_from(state.Generators.now())
 
     def close(self) -> None:
         """Close the resources of ``let`` and of steps, the last first, and restore the handlers."""
@@ -333,7 +333,7 @@ class Session(worker_session.Session):
                     measured[key] = KINDS[kind].measure(request["arguments"], value)
                     self.additional.of_measurement(request, measured[key])
             except Exception as error:  # comparing values of a spec may raise anything
-                unmeasured[key] = said(error)
+                unmeasured[key] = exception_text(error)
         return measured, unmeasured
 
     def do(self, step: Plan) -> None:
@@ -372,13 +372,15 @@ class Session(worker_session.Session):
                 side.forget_gradients()
         with self.phases("inputs"), needed("the arguments"):
             inputs = None if arguments.inputs is None else self.scope.make_all(arguments.inputs)
-            own = inputs, copies.Keywords(self.scope.value(arguments.kwargs or {}))
-        called = self.compiled.calling(function, own)
+            arguments_of_call = inputs, copies.Keywords(self.scope.value(arguments.kwargs or {}))
+        called = self.compiled.calling(function, arguments_of_call)
         self.reference.is_there = False
         if self.eager is not None and has_reference:
             with needed("the eager reference"):
                 entries = [*(arguments.inputs or []), *(arguments.kwargs or {}).values()]
-                theirs = self.eager.calling(function, self._given_to_eager(entries, own))
+                theirs = self.eager.calling(
+                    function, self._given_to_eager(entries, arguments_of_call)
+                )
             self.effects.begin(called, theirs, is_package=is_package)
             self.reference.is_apart |= is_package
             self.reference.call(self.eager, theirs, enter, done=self.effects.eager_done)
@@ -395,7 +397,7 @@ class Session(worker_session.Session):
         self.effects.finish(self.compiled.called, self.eager, self.output)
         self.reference.is_apart |= self.effects.facts is None
 
-    def _given_to_eager(self, entries: Sequence[Any], own: object) -> Any:
+    def _given_to_eager(self, entries: Sequence[Any], call_arguments: object) -> Any:
         """Bring the eager side to the compiled side's state, and return copies of a call's own
         arguments for it.
         """
@@ -404,15 +406,15 @@ class Session(worker_session.Session):
             for entry in entries
         )
         if self._may_have_changed or not is_plain:
-            return self.copy_for_eager(own)
+            return self.copy_for_eager(call_arguments)
         if self._were_compared or self.effects.facts is not None:
             # what was judged in an earlier step is not judged again: both sides go on from one
             # value
             self._twins.adopt(only_judged=True)
             self.reference.is_apart = False
-        return copies.apart(own, self._twins)
+        return copies.independent(call_arguments, self._twins)
 
-    def copy_for_eager(self, own: object = None) -> Any:
+    def copy_for_eager(self, call_arguments: object = None) -> Any:
         """Copy functions and arguments of the compiled side, as they are now, for the eager side;
         return copies of a call's own arguments.
         """
@@ -420,8 +422,8 @@ class Session(worker_session.Session):
         for name, target in self.eager.targets.items():
             # parameters that freezing has erased remain those of eager
             ours, theirs = (
-                copies.changeable([each], parameters=True).leaves
-                for each in (self.compiled.targets[name], target)
+                copies.changeable([function], parameters=True).leaves
+                for function in (self.compiled.targets[name], target)
             )
             self._twins.add(
                 (leaf, theirs[path])
@@ -433,9 +435,9 @@ class Session(worker_session.Session):
         parts: dict[str, Any] = {
             "function": self.compiled.targets,
             "inputs": self.compiled.arguments,
-            "arguments": own,
+            "arguments": call_arguments,
         }
-        copied = copies.apart(parts, self._twins)
+        copied = copies.independent(parts, self._twins)
         self.eager.targets, self.eager.arguments = copied["function"], copied["inputs"]
         self._may_have_changed = False
         return copied["arguments"]

@@ -147,7 +147,7 @@ def bytes_of(value: object) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(value))
 
 
-def apart(value: _Value, twins: "Twins | None" = None) -> _Value:
+def independent(value: _Value, twins: "Twins | None" = None) -> _Value:
     """Return a deep copy; raise ``TypeError`` where it shares an object that can change with the
     original, or where a part cannot be copied. Opaque parts (locks, files) are shared.
     """
@@ -192,7 +192,7 @@ def deep(value: _Value, twins: "Twins | None" = None, picture: Picture | None = 
     are made are added to them. ``picture`` is that of the value, where there is one.
     """
     picture = picture or Picture(left_out=_SINGLE).add("", value)
-    memo: dict[int, Any] = {} if twins is None else twins.known()
+    memo: dict[int, Any] = {} if twins is None else twins.memo()
     memo.update(
         {
             key: part
@@ -378,7 +378,7 @@ class Twins:
             if isinstance(theirs, torch.Tensor) and ours is not theirs:
                 self._copies[ours] = theirs
 
-    def known(self) -> dict[int, Any]:
+    def memo(self) -> dict[int, Any]:
         """Return a memo for ``deepcopy`` that has the copies of tensors that are still alive."""
         return {id(ours): theirs for ours, theirs in self._copies.items()}
 
@@ -486,19 +486,19 @@ def changeable(
     *,
     parameters: bool,
     before: Picture | None = None,
-    known: Mapping[int, str] | None = None,
+    places: Mapping[int, str] | None = None,
 ) -> Picture:
     """Return the picture of what a call of ``called`` (the target, then its arguments) can change.
 
     Without ``parameters`` modules are left out: a package compiled ahead of time has its own.
-    ``known`` objects are named by their places, and no part of it.
+    ``places`` objects are named by their places, and no part of it.
     """
     target, *arguments = called
     picture = Picture(left_out=() if parameters else (torch.nn.Module,), before=before)
-    picture.places.update(known or {})
+    picture.places.update(places or {})
     for index, argument in enumerate(arguments):
-        named = argument.items() if isinstance(argument, Keywords) else [(index, argument)]
-        for place, value in named:
+        entries = argument.items() if isinstance(argument, Keywords) else [(index, argument)]
+        for place, value in entries:
             picture.add(f"argument [{place}]", value)
     owner = getattr(target, "__self__", target)
     if not isinstance(owner, types.ModuleType | type):

@@ -1,5 +1,5 @@
-"""The side effects of a step: what the compiled side left besides its result, compared with what
-eager left.
+"""The side effects of a step: what the compiled side changed in addition to its result, compared
+with what eager left.
 """
 
 import contextlib
@@ -65,7 +65,7 @@ def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
     # no generator: two that take turns would leave torch functions disabled, because each restores
     # what it found
     if (inner := inner_tensors(tensor)) is not None:
-        return [part for _, each in inner for part in _parts(each)]
+        return [part for _, child in inner for part in _parts(child)]
     with torch._C.DisableTorchFunctionSubclass():
         if is_strided(tensor) and tensor.device.type != "meta" and not is_freed(tensor):
             return [plain(tensor).detach()]
@@ -73,7 +73,7 @@ def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
 
 
 def _place(tensor: torch.Tensor) -> Place | None:
-    """Return where the values of a tensor lie; None where its memory cannot be read."""
+    """Return the place in memory of a tensor's values; None if it cannot be read."""
     try:
         parts = _parts(tensor)
         if any(part.numel() and not part.untyped_storage().data_ptr() for part in parts):
@@ -97,18 +97,16 @@ def _pairs(left: torch.Tensor, right: torch.Tensor) -> tuple[list[Pair], bool]:
         pairs = list(zip(_parts(left), _parts(right), strict=True))
     except _UNREADABLE:
         return [], False
-    alike = [
+    same_form = [
         (ours, theirs)
         for ours, theirs in pairs
         if all(getattr(ours, key) == getattr(theirs, key) for key in _FORM)
     ]
-    return alike, len(alike) == len(pairs)
+    return same_form, len(same_form) == len(pairs)
 
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a strided tensor in contiguous memory, with its conjugation and negation carried
-    out.
-    """
+    """Return a contiguous copy of a strided tensor, with lazy conjugation and negation resolved."""
     return tensor.resolve_conj().resolve_neg().contiguous()
 
 
@@ -132,11 +130,11 @@ def _is_same(left: torch.Tensor, right: torch.Tensor) -> bool:
     return False
 
 
-def changed(now: torch.Tensor, before: torch.Tensor) -> str | None:
+def changed(after: torch.Tensor, before: torch.Tensor) -> str | None:
     """Return how a tensor differs from its value before; None where no bit does, and for tensors of
     two forms.
     """
-    for part, part_before in _pairs(now, before)[0]:
+    for part, part_before in _pairs(after, before)[0]:
         ours, theirs = _bits(part), _bits(part_before)
         differs = (ours != theirs).any(1)
         if not differs.any():
@@ -159,14 +157,14 @@ def _hidden(leaves: Leaves) -> dict[str, torch.Tensor]:
     """Return a copy of the bytes of each storage that no tensor shows, neither between its elements
     nor before or after them.
     """
-    shown: dict[int, tuple[str, list[torch.Tensor]]] = {}
+    by_address: dict[int, tuple[str, list[torch.Tensor]]] = {}
     for path, leaf in leaves.items():
         if not isinstance(leaf, torch.Tensor) or compiling.is_erased(leaf) or is_freed(leaf):
             continue
         if (address := storage_of(leaf)) is not None:
-            shown.setdefault(address, (path, []))[1].append(plain(leaf))
+            by_address.setdefault(address, (path, []))[1].append(plain(leaf))
     hidden: dict[str, torch.Tensor] = {}
-    for path, tensors in shown.values():
+    for path, tensors in by_address.values():
         storage = tensors[0].untyped_storage()
         if any(
             tensor.is_contiguous() and tensor.numel() * tensor.element_size() == storage.nbytes()
@@ -320,7 +318,7 @@ def _other_form(path: str, ours: torch.Tensor, theirs: torch.Tensor) -> Observed
 
 
 def _kind_of(tensor: torch.Tensor) -> tuple[object, ...]:
-    """Return what two tensors have in common whose numbers can be compared one by one."""
+    """Return the key that two tensors share if their elements can be compared one by one."""
     return tensor.layout, tensor.shape, tensor.dtype
 
 
@@ -380,11 +378,13 @@ class _Version(NamedTuple):
     place: Place | None
     counter: int | None
 
-    def is_of(self, now: "_Version") -> bool:
+    def is_of(self, current: "_Version") -> bool:
         """Whether a path still has this tensor; parts of a nested tensor are new objects each
         time.
         """
-        return now.tensor is self.tensor or (now.place is not None and now.place == self.place)
+        return current.tensor is self.tensor or (
+            current.place is not None and current.place == self.place
+        )
 
 
 def _versions(leaves: Leaves) -> dict[str, _Version]:
@@ -409,7 +409,7 @@ def _texts(leaves: Leaves) -> dict[str, str]:
 
 
 class _Before(NamedTuple):
-    """What holds a value of before the call."""
+    """A value before the call."""
 
     of_eager: Any
     """When eager has run."""
@@ -446,7 +446,7 @@ class Effects:
 
     The sides mostly begin with equal bits, and eager runs first: then the value of each side is a
     copy of the other's value before the step. Only values that differ before the step are copied.
-    The shared state is a part of both sides, and is set back between them.
+    The shared state is a part of both sides, and is restored between them.
     """
 
     tolerance: Plan
@@ -563,7 +563,7 @@ class Effects:
 
     def _keep_earlier(self, compiled: Called) -> None:
         """Keep copies of the tensors of earlier results that are not memory of this call."""
-        own = set(map(storage_of, changeable_tensors(compiled)))
+        storages = set(map(storage_of, changeable_tensors(compiled)))
         tensors = {
             path: leaf
             for name, result in self.earlier.items()
@@ -573,7 +573,7 @@ class Effects:
             # the memory of what a call may change is compared elsewhere, and that of CUDA graphs
             # may refuse to be read
             with contextlib.suppress(RuntimeError):
-                if (storage := storage_of(leaf)) is not None and storage not in own:
+                if (storage := storage_of(leaf)) is not None and storage not in storages:
                     twin = self.twins.get(leaf, leaf)
                     self._earlier[path] = _Earlier(leaf, frozen(leaf), twin, frozen(twin))
 
@@ -584,10 +584,10 @@ class Effects:
         The compiled side has not yet run.
         """
         assert self.begun is not None
-        left = shared_state(self.holders, keeps=True, before=self.begun[2])
-        picture = self._picture(eager, self._pictures[1], left)
+        state_after = shared_state(self.holders, keeps=True, before=self.begun[2])
+        picture = self._picture(eager, self._pictures[1], state_after)
         theirs = self._leaves(picture, eager)
-        shared = self._of_globals(left.values)
+        shared = self._of_globals(state_after.values)
         # what eager changes lies in memory that both sides share, such as that of a global, or is a
         # parameter that freezing erased
         self._earlier = {
@@ -598,7 +598,7 @@ class Effects:
         }
         results = _tensors_of(result)
         self._shared = {storage_of(leaf) for _, leaf in results}
-        relations = _relations(result, theirs, picture, left)
+        relations = _relations(result, theirs, picture, state_after)
         self._eager = _EagerLeft(Generators.now(), Modes(), relations, theirs, shared)
         storages = {
             storage_of(leaf) for leaf in theirs.values() if isinstance(leaf, torch.Tensor)
@@ -609,32 +609,32 @@ class Effects:
         theirs = theirs | shared
         changes = {path for path, _ in _texts(theirs).items() ^ self._texts.items()}
         for path, before in self._before.items():
-            now = theirs.get(path)
-            if isinstance(now, torch.Tensor) and isinstance(before.of_eager, torch.Tensor):
-                if self._find_written(path, now, before):
+            current = theirs.get(path)
+            if isinstance(current, torch.Tensor) and isinstance(before.of_eager, torch.Tensor):
+                if self._find_written(path, current, before):
                     changes.add(path)
-            elif path in theirs and now is before.of_eager:
+            elif path in theirs and current is before.of_eager:
                 self._kept[path] = before.ours
         self._before = {}
         self._changes = len(changes) + len(self._eager.modes.changed_since(self.begun[1]))
 
-    def _find_written(self, path: str, now: torch.Tensor, before: _Before) -> bool:
+    def _find_written(self, path: str, current: torch.Tensor, before: _Before) -> bool:
         """Find the elements of a tensor that eager has not written; return whether the tensor has
         other values or another form.
         """
-        left, first = plain(now), plain(before.of_eager)
+        left, first = plain(current), plain(before.of_eager)
         is_same, version = _is_same(left, first), self._versions[1].get(path)
         if is_same and (
             version is None  # a copy
-            or (_place(left) == version.place and tensor_version(now) == version.counter)
+            or (_place(left) == version.place and tensor_version(current) == version.counter)
         ):
             self._kept[path] = before.ours
             return False
         pairs, are_all = _pairs(left, first)
-        if are_all and len(pairs) == 1 and now.numel():
+        if are_all and len(pairs) == 1 and current.numel():
             ours, bits = map(_bits, pairs[0])
-            self._elements[path] = (ours == bits).all(1).view(now.shape)
-            if before.were_same and is_inexact(left) and now.numel() <= _MOST_CHANGED:
+            self._elements[path] = (ours == bits).all(1).view(current.shape)
+            if before.were_same and is_inexact(left) and current.numel() <= _MOST_CHANGED:
                 self._values[path] = frozen(first)
         return not is_same
 
@@ -642,7 +642,7 @@ class Effects:
         """Return the counts ``compared`` and ``changes``, ``apart`` (paths), ``leaves`` (what
         differs), ``generators`` and ``modes``.
         """
-        now, left = Generators.now(), Modes()  # before the comparison
+        generators, modes = Generators.now(), Modes()  # before the comparison
         shared = Picture()
         if self.begun is not None and self._eager is not None:
             shared = shared_state(self.holders, before=self.begun[2])
@@ -684,9 +684,9 @@ class Effects:
         }
         if self.begun is not None and self._eager is not None:
             counted["generators"] = state.compared(
-                self.begun[0], self._eager.generators, now, self.settings
+                self.begun[0], self._eager.generators, generators, self.settings
             )
-            counted["modes"] = self._eager.modes.other_than(left)
+            counted["modes"] = self._eager.modes.other_than(modes)
         # these hold tensors: 'dead' may claim that they are freed
         self._earlier, self._of_call, self._versions = {}, {}, ({}, {})
         self.begun = self._eager = None
@@ -721,13 +721,13 @@ class Effects:
         self, called: Called, before: Picture | None = None, shared: Picture | None = None
     ) -> Picture:
         """Return the picture of a call; what it has got of the globals is known by their names."""
-        known = {
+        places = {
             key: path
             for key, path in (shared.places if shared else {}).items()
             if before and key not in before.places and global_of(path) not in self.of_hooks
         }
         parameters = not self.is_package
-        return changeable(called, parameters=parameters, before=before, known=known)
+        return changeable(called, parameters=parameters, before=before, places=places)
 
     def _of_globals(self, leaves: Leaves) -> Leaves:
         """Return the values of the shared state that only the function may change."""
@@ -743,8 +743,8 @@ class Effects:
         if self.tolerance.get("gradients", True):
             return leaves
         identities = {id(tensor) for tensor in gradient_leaves(called)}
-        judged = [f"{path}{GRAD}" for path, leaf in leaves.items() if id(leaf) in identities]
-        for path in judged:
+        gradients = [f"{path}{GRAD}" for path, leaf in leaves.items() if id(leaf) in identities]
+        for path in gradients:
             for name in (path, f"{path}{OBJECT}", f"{IDENTITY}{path}"):
                 leaves.pop(name, None)
         return leaves
@@ -795,14 +795,14 @@ class Effects:
         """Return how the compiled side changed a value that eager did not; None where it did not,
         and for values of another form.
         """
-        kept = self._kept.get(path, leaf)
-        if isinstance(leaf, torch.Tensor) and isinstance(kept, torch.Tensor):
-            return None if leaf is kept else changed(plain(leaf), plain(kept))
+        before = self._kept.get(path, leaf)
+        if isinstance(leaf, torch.Tensor) and isinstance(before, torch.Tensor):
+            return None if leaf is before else changed(plain(leaf), plain(before))
         # repr tells zeros of different sign apart, and shows every digit
         return (
             None
-            if type(leaf) is not type(kept) or leaf is kept or repr(leaf) == repr(kept)
-            else f"changed from {kept!r} to {leaf!r}"
+            if type(leaf) is not type(before) or leaf is before or repr(leaf) == repr(before)
+            else f"changed from {before!r} to {leaf!r}"
         )
 
     def _inexact(self, path: str, ours: object, theirs: object) -> Observed | None:
@@ -813,15 +813,15 @@ class Effects:
         """
         if self.tolerance["rtol"] is not None or path in self._kept:
             return None
-        kept = self._elements.get(path)
+        elements = self._elements.get(path)
         if isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor):
             ours, theirs = plain(ours), plain(theirs)
             if not (is_strided(ours) and is_inexact(ours)) or _kind_of(ours) != _kind_of(theirs):
                 return None
             has_other_zeros = (
-                kept is not None
+                elements is not None
                 and ours.is_floating_point()
-                and ((ours.signbit() != theirs.signbit()) & kept).any()
+                and ((ours.signbit() != theirs.signbit()) & elements).any()
             )
             if _equal(ours, theirs) and not has_other_zeros:
                 return None
@@ -832,7 +832,7 @@ class Effects:
         facts: Observed = {"path": path, **describe_leaf(ours, theirs, self.tolerance)}
         if facts.get("equal"):
             return None
-        values = frozen(ours), frozen(theirs), kept, self._values.get(path)
+        values = frozen(ours), frozen(theirs), elements, self._values.get(path)
         self.inexact.append(Inexact(path, facts, *values))
         return facts
 
@@ -865,20 +865,23 @@ class Effects:
         tensor that eager replaced by another has no counter of before.
         """
         before, eager_before = self._versions
-        now, eager_now = _versions(ours), _versions(theirs)
-        known = before.keys() & eager_before.keys() & eager_now.keys() - self._apart
-        for path in (path for path in now if path in known):
+        versions, eager_now = _versions(ours), _versions(theirs)
+        common = before.keys() & eager_before.keys() & eager_now.keys() - self._apart
+        for path in (path for path in versions if path in common):
             if (
                 compiling.is_erased(ours[path])
                 or path.endswith(GRAD)
                 or not eager_before[path].is_of(eager_now[path])
             ):
                 continue
-            if now[path].counter is None or eager_now[path].counter == eager_before[path].counter:
+            if (
+                versions[path].counter is None
+                or eager_now[path].counter == eager_before[path].counter
+            ):
                 continue
-            if not before[path].is_of(now[path]):
+            if not before[path].is_of(versions[path]):
                 yield _words(path, "replaced by another tensor", "written in place, as by eager")
-            elif now[path].counter == before[path].counter:
+            elif versions[path].counter == before[path].counter:
                 yield _words(f"version counter of {path}", "not advanced", "advanced")
 
     def _refuse_if_copied(self, differing: Sequence[Observed]) -> None:
@@ -908,8 +911,8 @@ class Effects:
     def _other_results(
         self, ours: Leaves, picture: Picture, shared: Picture, result: object
     ) -> Iterator[Observed]:
-        """Yield the parts of a result that share memory, or are objects of the call, otherwise than
-        eager's.
+        """Yield the parts of a result that share memory or identity with other values differently
+        than in eager.
         """
         # with freezing, parameters are constants of the graph: it returns copies of them
         if self._eager is None or compiling.is_set("freezing"):
@@ -924,13 +927,13 @@ def _relations(result: object, of_call: Leaves, picture: Picture, shared: Pictur
     """Return what the objects of a result are, which of those of the call and of the globals they
     are, and how its tensors share memory, by path. The result is added to the picture of the call.
     """
-    known = set(picture.leaves)
+    paths = set(picture.leaves)
     picture.places.update({**shared.places, **picture.places})
     picture.add("output", result)
     forms = {
         path: leaf
         for path, leaf in picture.leaves.items()
-        if path not in known and isinstance(leaf, Form)
+        if path not in paths and isinstance(leaf, Form)
     }
     return {**aliases(result, {**of_call, **shared.leaves}), **forms}
 

@@ -56,7 +56,7 @@ def _with_grad(tensor: torch.Tensor) -> torch.Tensor:
     return changed
 
 
-def _moved(tensor: torch.Tensor) -> torch.Tensor:
+def _shifted(tensor: torch.Tensor) -> torch.Tensor:
     """Return a copy that begins three elements after the beginning of its memory."""
     flat = tensor.detach().flatten()
     return torch.cat([flat.new_zeros(3), flat])[3:].view(tensor.shape)
@@ -73,7 +73,7 @@ _OF_TENSOR: Sequence[
         lambda t: _like(t.detach()[:-1].clone(), t),
     ),
     ("strides", lambda t: t.ndim > 1, lambda t: _like(_transposed(t), t)),
-    ("offset", lambda t: True, lambda t: _like(_moved(t), t)),
+    ("offset", lambda t: True, lambda t: _like(_shifted(t), t)),
     (
         "requires_grad",
         torch.is_floating_point,
@@ -156,8 +156,8 @@ def _may_be_one(left: object, right: object) -> bool:
     """Whether one object could be in both places: containers and objects of the case's own
     classes.
     """
-    own = isinstance(left, list | dict | set) or _is_own(type(left))
-    return own and type(left) is type(right) and left is not right
+    is_own = isinstance(left, list | dict | set) or _is_own(type(left))
+    return is_own and type(left) is type(right) and left is not right
 
 
 # -- torch -----------------------------------------------------------------------------------------
@@ -404,15 +404,15 @@ class _Python:
         if not _is_own(cls) and cls is not types.SimpleNamespace:
             return
         homes = inspect.getmro(cls) + (inspect.getmro(type(cls)) if cls is value else ())
-        own = [c for c in homes if _is_own(c)]
+        own_classes = [c for c in homes if _is_own(c)]
         special = {
             name
-            for c in own
+            for c in own_classes
             for name, part in vars(c).items()
             if name.startswith("__") and isinstance(part, types.FunctionType)
         }
         attributes = {} if cls is value else dict(getattr(value, "__dict__", {}))
-        for c in own:
+        for c in own_classes:
             attributes |= {
                 name: getattr(value, name)
                 for name, part in vars(c).items()
@@ -422,7 +422,7 @@ class _Python:
             if name in attributes:
                 put = _attribute(value, name)
                 yield from self._value(f"{label}.{name}", name, attributes[name], put)
-            home = next((c for c in own if name in vars(c)), None)
+            home = next((c for c in own_classes if name in vars(c)), None)
             if home is None:
                 continue
             part = vars(home)[name]

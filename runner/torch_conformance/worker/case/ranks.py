@@ -42,10 +42,12 @@ class NewProcess:
 
     def __init__(self, plan: Plan, index: int, variables: Mapping[str, str] | None = None) -> None:
         *others, step = plan["steps"][: index + 1]
-        own = {"expects_raise": False, "measure": [], "effects": None, "arguments": {}}
-        steps = [{"kind": other["kind"], "skipped": True, **own} for other in others]
-        left = {"process", "processes"}
-        arguments = {key: value for key, value in step["arguments"].items() if key not in left}
+        fields = {"expects_raise": False, "measure": [], "effects": None, "arguments": {}}
+        steps = [{"kind": other["kind"], "skipped": True, **fields} for other in others]
+        process_keys = {"process", "processes"}
+        arguments = {
+            key: value for key, value in step["arguments"].items() if key not in process_keys
+        }
         steps.append({**step, "arguments": arguments, "rank": None})
         file = os.path.join(plan["cache"], f"step-{index}.json")
         Path(file).write_bytes(protocol.dumps(protocol.encode({**plan, "steps": steps})))
@@ -108,15 +110,15 @@ def in_ranks(plan: Plan, index: int, count: int) -> list[Observed]:
     children: list[NewProcess] = []
     try:
         for rank in range(count):
-            own = {**variables, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-            children.append(NewProcess({**plan, RANKS: seconds}, index + rank, own))
-        seen = observations(children, seconds)
+            environment = {**variables, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            children.append(NewProcess({**plan, RANKS: seconds}, index + rank, environment))
+        observed = observations(children, seconds)
     finally:
         for child in children:
             child.kill()
     if not plan["steps"][index]["expects_raise"]:
-        add_first_exception(seen)
-    return seen
+        add_first_exception(observed)
+    return observed
 
 
 def observations(children: Sequence[NewProcess], seconds: float) -> list[Observed]:
@@ -127,12 +129,12 @@ def observations(children: Sequence[NewProcess], seconds: float) -> list[Observe
     with ThreadPoolExecutor(len(children)) as pool:
         ranks = {pool.submit(child.observation): rank for rank, child in enumerate(children)}
         try:
-            for done in as_completed(ranks, seconds):
-                rank = ranks[done]
-                if (observed := done.result()) is None:
+            for process in as_completed(ranks, seconds):
+                rank = ranks[process]
+                if (observed := process.result()) is None:
                     code = children[rank].process.returncode
-                    how = f"by {signal.Signals(-code).name}" if code < 0 else f"with code {code}"
-                    raise NotCarriedOut(f"rank {rank} ended {how}, and sent no result")
+                    ending = f"by {signal.Signals(-code).name}" if code < 0 else f"with code {code}"
+                    raise NotCarriedOut(f"rank {rank} ended {ending}, and sent no result")
                 by_rank[rank] = observed
         except TimeoutError:
             late = [rank for rank in range(len(children)) if rank not in by_rank]
@@ -147,13 +149,13 @@ def observations(children: Sequence[NewProcess], seconds: float) -> list[Observe
     return [observed for _, observed in sorted(by_rank.items())]
 
 
-def add_first_exception(seen: Sequence[Observed]) -> None:
+def add_first_exception(observed_ranks: Sequence[Observed]) -> None:
     """Add the exception of the rank that raised first to those of others: where it left, their
     collectives raise too.
     """
     raised = [
         (observed.get(_ORDER, 0), rank, exception)
-        for rank, observed in enumerate(seen)
+        for rank, observed in enumerate(observed_ranks)
         if (exception := observed["error"] or observed["steps"][-1]["raised"])
     ]
     if not raised:

@@ -27,7 +27,7 @@ from torch_conformance.worker.process.channel import (
     exception,
     keep_code,
 )
-from torch_conformance.worker.process.seal import taken
+from torch_conformance.worker.process.seal import take_seal
 from torch_conformance.worker.torch_compat import (
     compiler_hooks,
     device_modules,
@@ -55,7 +55,7 @@ def _run_steps(plan: Plan, phases: Phases, channel: Channel, facts: Observed) ->
 
 def _run_in_process_group(plan: Plan, phases: Phases, channel: Channel, facts: Observed) -> None:
     """Run the steps of a plan and the additional calls, and check the seal after each."""
-    seal = taken()
+    seal = take_seal()
     if plan.get("module"):
         device_modules.register_module(plan["device"], plan["module"])
         seal.check(f"the module {plan['module']}")
@@ -90,7 +90,9 @@ def _run_in_process_group(plan: Plan, phases: Phases, channel: Channel, facts: O
             if facts["error"] is not None:
                 return
             seal.check()
-            raised = any(known["raised"] is not None for known in facts["steps"][begin:])
+            raised = any(
+                facts_of_step["raised"] is not None for facts_of_step in facts["steps"][begin:]
+            )
             if raised and not step["expects_raise"]:
                 session.additional.run(references_only=True)
                 return
@@ -103,10 +105,10 @@ def _run_in_process_group(plan: Plan, phases: Phases, channel: Channel, facts: O
 def _run_elsewhere(plan: Plan, index: int, facts: Observed) -> None:
     """Carry out a step in new processes, and add what they observed."""
     if count := plan["steps"][index]["arguments"].get("processes"):
-        seen = ranks.in_ranks(plan, index, count)
+        observations = ranks.in_ranks(plan, index, count)
     else:
-        seen = [ranks.in_new_process(plan, index)]
-    for number, observed in enumerate(seen, index):
+        observations = [ranks.in_new_process(plan, index)]
+    for number, observed in enumerate(observations, index):
         facts["steps"] += observed["steps"][number:]
         if (error := observed["error"]) is not None:
             name = f"rank {number - index}: " if count else ""
@@ -130,11 +132,11 @@ def _set_up(plan: Plan, phases: Phases, witness: compiler_hooks.Witness) -> Sect
     imports.set_threads(int(threads))
     # a child has as many as its case: generated code, and so the keys of caches, depend on them
     os.environ.update(dict.fromkeys(protocol.THREADS_OF_LIBRARIES, threads))
-    asked = compiler_hooks.asked_by(plan)
-    compiler_hooks.watch(phases, witness, asked)
+    questions = compiler_hooks.asked_by(plan)
+    compiler_hooks.watch(phases, witness, questions)
     if body["compiles"]:
         compiler_hooks.install()
-        if asked:
+        if questions:
             compiler_hooks.install_asked()
     torch_state.set_torch_state(body["torch"])
     options = {
@@ -171,17 +173,17 @@ def _run_step(
         ):
             raise
         raised = exception(error, phase)
-    seen = witness.take()
-    session.names.compilation = seen.compilation()
+    witnessed = witness.take()
+    session.names.compilation = witnessed.compilation()
     facts = {
         "raised": raised,
         "counters": torch_state.counters(),
         "metrics": torch_state.metrics(),
-        **seen.facts(),
+        **witnessed.facts(),
     }
     facts["remote"] = torch_state.remote_caches()
-    facts.update(keep_code(session.folder, index, seen.code))
-    for stage, graphs in seen.stages.items():
+    facts.update(keep_code(session.folder, index, witnessed.code))
+    for stage, graphs in witnessed.stages.items():
         # for people: expectations are judged by the observation
         for number, graph in enumerate(graphs):
             Path(session.folder, f"graph-{index}-{stage}-{number}.txt").write_text(
@@ -190,14 +192,14 @@ def _run_step(
     facts["calls"] = {name: spy.facts() for name, spy in session.spies.items() if name != OF_PROOF}
     if session.runtime.least is not None:
         facts["runtime_calls"] = session.runtime.least
-    own = {
+    optional = {
         "exit": session.exit,
         "bench": session.bench,
         "effects": session.effects.facts,
         "origins": session.origins,
         "repetitions": session.repetitions.facts or None,
     }
-    facts.update({name: fact for name, fact in own.items() if fact is not None})
+    facts.update({name: fact for name, fact in optional.items() if fact is not None})
     with session.phases("compare"), session.unseen():
-        facts["measured"], facts["unmeasured"] = session.measure(step, raised, seen.own_calls)
+        facts["measured"], facts["unmeasured"] = session.measure(step, raised, witnessed.own_calls)
     return facts

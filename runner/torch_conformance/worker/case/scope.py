@@ -95,15 +95,15 @@ def _described(value: object, part: str) -> str:
     )
 
 
-def resolved(value: Any, named: Callable[[str], Any]) -> Any:
+def resolved(value: Any, lookup: Callable[[str], Any]) -> Any:
     """Return a value of an option or a context with each ``{ref: NAME}`` replaced by the named
     value.
     """
     if is_reference(value):
-        return named(str(value["ref"]))
+        return lookup(str(value["ref"]))
     if isinstance(value, Mapping):
-        return {key: resolved(item, named) for key, item in value.items()}
-    return [resolved(item, named) for item in value] if isinstance(value, list) else value
+        return {key: resolved(item, lookup) for key, item in value.items()}
+    return [resolved(item, lookup) for item in value] if isinstance(value, list) else value
 
 
 class Scope:

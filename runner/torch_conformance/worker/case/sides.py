@@ -38,11 +38,11 @@ class Side:
     is_differentiated: bool = False
     """Whether a step ran backward on a result of the last call."""
 
-    def calling(self, name: str, own: tuple[list[Any] | None, copies.Keywords]) -> Called:
+    def calling(self, name: str, own_arguments: tuple[list[Any] | None, copies.Keywords]) -> Called:
         """Return a function followed by its arguments: its own by position, else those of the
         spec; then those by keyword.
         """
-        inputs, keywords = own
+        inputs, keywords = own_arguments
         arguments = self.arguments if inputs is None else inputs
         return [self.targets[name], *arguments, *([keywords] if keywords else [])]
 
@@ -152,11 +152,11 @@ class ReferenceCall:
     shared: Picture | None = None
     """The state that both sides share, before the call; None where the call is not repeated."""
 
-    def stages(self, called: Called, around: worker_session.Context) -> Iterator[Any]:
-        """Make the call again within ``around``, then its backward and the optimizer's steps; yield
+    def stages(self, called: Called, context: worker_session.Context) -> Iterator[Any]:
+        """Repeat the call within ``context``, then its backward and the optimizer's steps; yield
         the result of each.
         """
-        with self.enter(), around:
+        with self.enter(), context:
             result = copies.invoke(called[0], called)
         yield result
         if self.differentiate:
@@ -176,11 +176,11 @@ class Unseen:
     def __call__(self) -> Iterator[Seen]:
         """Suspend the records until the context ends; yield a separate record of the hooks."""
         with (
-            self.witness.paused() as seen,
+            self.witness.paused() as witnessed,
             torch_state.counts_kept(),
             spies.paused(self.spies.values()),
         ):
-            yield seen
+            yield witnessed
 
 
 @dataclass
@@ -237,15 +237,15 @@ class Reference(worker_session.Reference):
         self.is_there = False
         self.latest_call = None
 
-    def stepped(self, result: object, again: Callable[[Called], Any]) -> None:
-        """Store the result of an optimizer's step on what the last backward left; ``again`` makes
+    def stepped(self, result: object, update: Callable[[Called], Any]) -> None:
+        """Store the result of an optimizer's step on what the last backward left; ``update`` makes
         it on a target and its arguments.
         """
         call = self.latest_call
         self.latest_call = (
             None
             if call is None or call.differentiate is None
-            else replace(call, then=(*call.then, again))
+            else replace(call, then=(*call.then, update))
         )
         self.keep(result)
 
@@ -264,10 +264,14 @@ class Reference(worker_session.Reference):
         Raise ``NotCarriedOut`` after any exception, and when a compiled graph ran: then the result
         is not a reference.
         """
-        with self.unseen() as seen, needed("the eager reference"), compiling.reference_stance():
+        with (
+            self.unseen() as witnessed,
+            needed("the eager reference"),
+            compiling.reference_stance(),
+        ):
             yield
             self.device_api.synchronize()
-        count = sum({**seen.executed, **seen.executed_others}.values())
+        count = sum({**witnessed.executed, **witnessed.executed_others}.values())
         if count:
             raise NotCarriedOut(
                 f"the eager reference executed {count} compiled graph{'s' * (count != 1)}: "
@@ -307,19 +311,19 @@ class Reference(worker_session.Reference):
         if not differentiable(result):
             side.result = None  # no backward can use it, and the copy is sufficient
 
-    def backward(self, of: str | None, differentiate: Differentiate) -> None:
+    def backward(self, name: str | None, differentiate: Differentiate) -> None:
         """Run backward where the eager side has a result of this name, and store the gradients as
         the result.
         """
-        first, _, rest = (of or OUTPUT).partition(".")
-        has_reference = of is None or (
+        first, _, rest = (name or OUTPUT).partition(".")
+        has_reference = name is None or (
             self.is_of_a_call() if first == OUTPUT else first in self._named
         )
         if self.side is not None and has_reference:
             call = self.latest_call
             self.latest_call = (
                 None
-                if call is None or of is not None
+                if call is None or name is not None
                 else replace(call, differentiate=differentiate)
             )
             with self._raising(), self.phases("eager"), self.running():

@@ -27,7 +27,7 @@ from torch_conformance.vocabulary.steps.call import (
     gradients_of,
 )
 from torch_conformance.worker.case import copies, facts
-from torch_conformance.worker.process.channel import said
+from torch_conformance.worker.process.channel import exception_text
 from torch_conformance.worker.torch_compat import compiling, device_modules, torch_state
 from torch_conformance.worker.torch_compat.numerics import tensor_leaves
 
@@ -52,12 +52,12 @@ _CACHES = {
 
 
 class _Missed(Exception):
-    """No cache has what the call needs."""
+    """A call needs a compile that no cache has."""
 
 
 def _in_fork(work: Callable[[], Any], seconds: float = _MOST_SECONDS) -> dict[str, Any]:
-    """Return what a function returns in a fork, which ends after it; why there is nothing, where
-    it raises, dies or does not end.
+    """Return the result of a function that is called in a fork; the reason if it raises, dies or
+    hangs.
     """
     reading, writing = os.pipe()
     if not (child := os.fork()):
@@ -66,7 +66,7 @@ def _in_fork(work: Callable[[], Any], seconds: float = _MOST_SECONDS) -> dict[st
             try:
                 result = work()
             except BaseException as error:  # code of the case may raise anything
-                result = {"why": said(error)[:300]}
+                result = {"why": exception_text(error)[:300]}
             with os.fdopen(writing, "wb") as stream:
                 stream.write(json.dumps(result).encode())
         finally:
@@ -88,13 +88,13 @@ def _in_fork(work: Callable[[], Any], seconds: float = _MOST_SECONDS) -> dict[st
     return answer
 
 
-def _here(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _in_this_process(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return work()
 
 
 @dataclass(frozen=True)
 class _Answer:
-    """What a call returned and left, or the exception that it raised."""
+    """The results, gradients and arguments of a call, or the exception that it raised."""
 
     value: Any = None
     raised: BaseException | None = None
@@ -121,18 +121,20 @@ class _Answer:
             if differing_bits(value, right):
                 if not isinstance(value, torch.Tensor):
                     return f"eager {right!r:.80}, compiled {value!r:.80}"
-                flat, others = value.flatten(), right.flatten()
-                differs = (flat - others).abs() + (flat.isnan() ^ others.isnan()).to(flat.dtype)
+                flat, reference = value.flatten(), right.flatten()
+                differs = (flat - reference).abs() + (flat.isnan() ^ reference.isnan()).to(
+                    flat.dtype
+                )
                 at = (
                     int(differs.nan_to_num(torch.inf).argmax())
                     if flat.is_floating_point()
-                    else (int((flat != others).nonzero()[0]))
+                    else (int((flat != reference).nonzero()[0]))
                 )
-                return f"eager {others[at].item():.6g}, compiled {flat[at].item():.6g}"
+                return f"eager {reference[at].item():.6g}, compiled {flat[at].item():.6g}"
         return "no difference"
 
     def words(self) -> str:
-        """Return it in a few words."""
+        """Return a short description."""
         if self.raised:
             return f"raises {type(self.raised).__name__}"
         return f"{_form(self.value)}"[:120]
@@ -149,9 +151,7 @@ def _form(value: object) -> list[object]:
 
 
 def _is_near(value: object, right: object) -> bool:
-    """Whether two leaves are equal but for rounding: of the coarsest dtype that may have been
-    computed in.
-    """
+    """Whether two leaves are equal up to rounding in the coarsest dtype of the computation."""
     if not isinstance(value, torch.Tensor) or not isinstance(right, torch.Tensor):
         return bool(value == right)
     if not value.is_floating_point():
@@ -163,8 +163,8 @@ def _is_near(value: object, right: object) -> bool:
 
 
 def is_within(value: torch.Tensor, right: torch.Tensor, bound: float) -> bool:
-    """Whether two tensors of one shape differ nowhere by more than ``bound`` times the greatest
-    finite number of ``right``, and times the number there.
+    """Whether |value - right| <= bound * (max |right| + |right|) for each element of two tensors of
+    the same shape; NaN equals NaN, and infinities do not count in the maximum.
     """
     most = float(right.abs().nan_to_num(0.0, 0.0, 0.0).max()) if right.numel() else 0.0
     return bool(torch.allclose(value.double(), right.double(), bound, bound * most, equal_nan=True))
@@ -174,24 +174,24 @@ def is_within(value: torch.Tensor, right: torch.Tensor, bound: float) -> bool:
 class Trials:
     """The trials of the facts of one call."""
 
-    again: Any
+    call: Any
     """The call, ``RepeatableCall``, whose module imports this one."""
 
     def _answer(self, function: compiling.Function, arguments: list[Any]) -> _Answer:
-        """Call a function and its backward; return its results, gradients and arguments, or what it
-        raised.
+        """Call a function and its backward; return its results, gradients and arguments, or its
+        exception.
         """
-        again = self.again
-        again.generators.restore()
+        call = self.call
+        call.generators.restore()
         try:
-            with again.enter():
+            with call.enter():
                 result = function(*arguments)
             gradients: list[Any] = []
             if torch.is_grad_enabled() and differentiable(result):
-                differentiate = again.differentiate or differentiation(
+                differentiate = call.differentiate or differentiation(
                     None, None, dict[str, object]().__getitem__
                 )
-                called = [again.called[0], *arguments]
+                called = [call.called[0], *arguments]
                 for leaf in gradient_leaves(called):  # an earlier call left its own
                     leaf.grad = None
                 gradients = gradients_of(result, called, differentiate)
@@ -201,25 +201,25 @@ class Trials:
             return _Answer(raised=error)
 
     def _eager(self, arguments: list[Any]) -> _Answer:
-        """Call eager, and set back the state that the call changed."""
-        now = self.again.state.again()
+        """Call eager, and restore the state that the call changed."""
+        state = self.call.state.recapture()
         with compiling.reference_stance():
-            answer = self._answer(self.again.called[0], arguments)
-        now.restore()
+            answer = self._answer(self.call.called[0], arguments)
+        state.restore()
         return answer
 
     def _target(self, backend: str) -> compiling.Function:
-        """Return the function compiled anew: by a backend, or by that of the case."""
+        """Return the function compiled again: by a backend, or by that of the case."""
         torch._dynamo.reset()
         torch_state.RESETS["inductor"]()
         counters.clear()
         if not backend:
-            return self.again.target
-        options = {k: v for k, v in self.again.options.items() if k in ("dynamic", "fullgraph")}
-        return torch.compile(self.again.called[0], backend=backend, **options)
+            return self.call.target
+        options = {k: v for k, v in self.call.options.items() if k in ("dynamic", "fullgraph")}
+        return torch.compile(self.call.called[0], backend=backend, **options)
 
     def _changed(self, fact: facts.Fact | None) -> list[Any]:
-        arguments: list[Any] = self.again.arguments()
+        arguments: list[Any] = self.call.arguments()
         if fact is not None and fact.is_of_arguments:
             fact.change(arguments)
         return arguments
@@ -230,7 +230,7 @@ class Trials:
         """Change a fact, if any, call eager and the compiled function, and compare them."""
         frames = counters["frames"]["total"]
         if fact is not None and not fact.is_of_arguments:
-            fact.change(self.again.called)
+            fact.change(self.call.called)
         right = before if fact is None else self._eager(self._changed(fact))
         answer = self._answer(target, self._changed(fact))
         return {
@@ -246,22 +246,22 @@ class Trials:
         """Call the function; then change each fact in a fork, and call the function again."""
         with tempfile.TemporaryDirectory() as folder, torch_state.cache_folder(folder):
             target = self._target(backend)
-            self.again.state.restore()
-            before = self._eager(self.again.arguments())
-            now = self.again.state.again()
-            first = self._answer(target, self.again.arguments())
+            self.call.state.restore()
+            before = self._eager(self.call.arguments())
+            state = self.call.state.recapture()
+            first = self._answer(target, self.call.arguments())
             if before.raised or first.distance(before) == 2:
                 return {"why": f"before the change: {first.against(before)}"}
-            now.restore()
-            entries = _debug_get_cache_entry_list(_code(self.again.called[0]))
+            state.restore()
+            entries = _debug_get_cache_entry_list(_code(self.call.called[0]))
             guards = [guard for entry in entries for guard in compiling.guards_of(entry)]
             rows: dict[str, Any] = {}
             for fact in chosen:
                 if time.monotonic() < end:
                     row = _in_fork(functools.partial(self._after, fact, target, before))
                     name = rf"(?:\['|\.){fact.key}\b"
-                    known = [guard[:120] for guard in guards if re.search(name, guard)]
-                    rows[fact.name] = {**row, "guards": known[:2] if fact.key else []}
+                    matching = [guard[:120] for guard in guards if re.search(name, guard)]
+                    rows[fact.name] = {**row, "guards": matching[:2] if fact.key else []}
             return rows
 
     def fresh(self, fact: facts.Fact | None, folder: str, backend: str) -> dict[str, Any]:
@@ -270,12 +270,12 @@ class Trials:
         """
         with torch_state.cache_folder(folder):
             target = self._target(backend)
-            self.again.state.restore()
-            before = self._eager(self.again.arguments())
+            self.call.state.restore()
+            before = self._eager(self.call.arguments())
             return self._after(fact, target, before)
 
     def between_calls(self, chosen: Sequence[facts.Fact], end: float) -> dict[str, Any]:
-        """Return for each fact what became of it between two calls."""
+        """Return the outcome for each fact that changes between two calls."""
 
         def warmed(to_try: Sequence[facts.Fact], backend: str) -> dict[str, Any]:
             work = functools.partial(self.warm, to_try, backend, end)
@@ -327,21 +327,21 @@ class Trials:
         if names is not None:
             fact = chosen[names[0]] if names else None
             return {"": self.on_disk(fact, folder, compiles=True)}
-        apart = _in_fork if len(chosen) > 1 else _here
-        if apart is _in_fork:
+        run_work = _in_fork if len(chosen) > 1 else _in_this_process
+        if run_work is _in_fork:
             _refuse_context()
         rows, end = {}, time.monotonic() + _SECONDS
         for name, fact in chosen.items():
             if time.monotonic() < end:
-                with tempfile.TemporaryDirectory() as own:
-                    shutil.copytree(folder, own, dirs_exist_ok=True)
-                    work = functools.partial(self.on_disk, fact, own, compiles=False)
-                    rows[name] = apart(work)
+                with tempfile.TemporaryDirectory() as copied:
+                    shutil.copytree(folder, copied, dirs_exist_ok=True)
+                    work = functools.partial(self.on_disk, fact, copied, compiles=False)
+                    rows[name] = run_work(work)
         return rows
 
     def between_processes(self) -> dict[str, Any]:
-        """Return for each fact what became of it between two processes with one cache."""
-        elsewhere, disk = self.again.elsewhere, {}
+        """Return the outcome for each fact that changes between two processes with one cache."""
+        elsewhere, disk = self.call.elsewhere, {}
         with tempfile.TemporaryDirectory() as folder:
             for word in ("filled", "again"):
                 disk = elsewhere(names=[], cache=folder)[""]
@@ -392,15 +392,15 @@ def _code(function: Any) -> types.CodeType:
     return getattr(function, "__func__", function).__code__
 
 
-def facts_of(again: Any, arguments: Mapping[str, Any]) -> Iterator[facts.Fact]:
+def facts_of(call: Any, arguments: Mapping[str, Any]) -> Iterator[facts.Fact]:
     """Yield the facts that an expectation asks for."""
     if name := arguments["change"]:
-        function = again.named(name)
+        function = call.named(name)
         yield facts.Fact(f"change {name}", lambda _: function(), name)
         return
     tables: Mapping[str, Callable[[], Iterator[facts.Fact]]] = {
-        "arguments": lambda: facts.of_arguments(again.arguments()),
-        "python": lambda: facts.of_python(again.called[0], again.called[1:]),
+        "arguments": lambda: facts.of_arguments(call.arguments()),
+        "python": lambda: facts.of_python(call.called[0], call.called[1:]),
         "torch": facts.of_torch,
     }
     for name, table in tables.items():
@@ -408,10 +408,10 @@ def facts_of(again: Any, arguments: Mapping[str, Any]) -> Iterator[facts.Fact]:
             yield from table()
 
 
-def tried(again: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return for each fact what its trial showed."""
-    chosen = {fact.name: fact for fact in facts_of(again, arguments)}
-    trials, disk = Trials(again), arguments["processes"]
+def tried(call: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the result of the trial of each fact."""
+    chosen = {fact.name: fact for fact in facts_of(call, arguments)}
+    trials, disk = Trials(call), arguments["processes"]
     if "cache" in arguments:
         return {"found": trials.in_new_process(chosen, arguments["names"], arguments["cache"])}
     if not disk:
@@ -443,7 +443,7 @@ def _applies(limit: str) -> bool:
 
 
 def _fate(trial: Mapping[str, Any]) -> str:
-    """Return the word for what became of a fact."""
+    """Return the word for the outcome of a fact."""
     if "why" in trial:
         return "not tried"
     if "fresh" in trial and _is_unsound(trial):

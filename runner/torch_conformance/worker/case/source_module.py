@@ -47,8 +47,10 @@ class SpecModule:
         ``PYTHONPATH`` of children.
         """
         os.makedirs(folder, exist_ok=True)
-        kept = [{key: block[key] for key in ("file", "line", "text")} for block in blocks]
-        text = _CHILD.format(blocks=json.dumps(kept), params=json.dumps(dict(params), default=repr))
+        sources = [{key: block[key] for key in ("file", "line", "text")} for block in blocks]
+        text = _CHILD.format(
+            blocks=json.dumps(sources), params=json.dumps(dict(params), default=repr)
+        )
         with open(
             os.path.join(folder, f"{self.module.__name__}.py"), "w", encoding="utf-8"
         ) as stream:
@@ -87,12 +89,17 @@ class SpecModule:
         """
         file, text = str(block["file"]), block["text"].splitlines()
         numbers = range(block["line"], block["line"] + len(text))
-        taken = self._lines.setdefault(file, {})
-        if any(number in taken for number in numbers):  # two blocks on one line of flow style
+        text_of_line = self._lines.setdefault(file, {})
+        if any(
+            number in text_of_line for number in numbers
+        ):  # two blocks on one line of flow style
             file = f"{file}#{block['name']}"
-            taken = self._lines.setdefault(file, {})
-        taken.update(zip(numbers, text, strict=True))
-        lines = [taken.get(number, "") + "\n" for number in range(1, max(taken, default=0) + 1)]
+            text_of_line = self._lines.setdefault(file, {})
+        text_of_line.update(zip(numbers, text, strict=True))
+        lines = [
+            text_of_line.get(number, "") + "\n"
+            for number in range(1, max(text_of_line, default=0) + 1)
+        ]
         names: dict[int, str] = {}
         with contextlib.suppress(SyntaxError):
             # two blocks on one line; the names are only used in messages

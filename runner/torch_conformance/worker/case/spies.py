@@ -46,7 +46,7 @@ class Spy:
         elif instead is not None:
             self.replacement = scope.find(instead)
 
-    def around(self, original: Function) -> Function:
+    def wrap(self, original: Function) -> Function:
         """Return the wrapper that replaces the original."""
 
         @functools.wraps(original)
@@ -106,13 +106,13 @@ class RuntimeCalls:
 @contextmanager
 def paused(spies: Iterable[Spy]) -> Iterator[None]:
     """Do not record calls of these spies in this context."""
-    kept = list(spies)
-    for spy in kept:
+    paused_spies = list(spies)
+    for spy in paused_spies:
         spy.is_paused = True
     try:
         yield
     finally:
-        for spy in kept:
+        for spy in paused_spies:
             spy.is_paused = False
 
 
@@ -155,7 +155,7 @@ def _owner(path: str) -> tuple[Any, str]:
 def _set_function(spy: Spy, scope: Scope, undo: ExitStack) -> None:
     """Observe a function at the name where its callers look it up."""
     owner, name = _owner(spy.spec["function"])
-    _put(undo, owner, name, spy.around(getattr(owner, name)))
+    _put(undo, owner, name, spy.wrap(getattr(owner, name)))
 
 
 def _set_method(spy: Spy, scope: Scope, undo: ExitStack) -> None:
@@ -164,12 +164,12 @@ def _set_method(spy: Spy, scope: Scope, undo: ExitStack) -> None:
     if isinstance(target, list):
         holder, name = scope.named(target[0]["ref"]), target[1]
         # an object of the case: nothing to restore
-        setattr(holder, name, spy.around(getattr(holder, name)))
+        setattr(holder, name, spy.wrap(getattr(holder, name)))
         return
     owner, name = _owner(target)
     raw = vars(owner).get(name, getattr(owner, name))
     is_wrapped = isinstance(raw, classmethod | staticmethod)
-    _put(undo, owner, name, type(raw)(spy.around(raw.__func__)) if is_wrapped else spy.around(raw))
+    _put(undo, owner, name, type(raw)(spy.wrap(raw.__func__)) if is_wrapped else spy.wrap(raw))
 
 
 def _set_class(spy: Spy, scope: Scope, undo: ExitStack) -> None:
@@ -205,7 +205,7 @@ def _set_lowering(spy: Spy, scope: Scope, undo: ExitStack) -> None:
     if operator not in lowerings:
         raise LookupError(f"inductor has no lowering of {spy.spec['lowering']}")
     undo.callback(lowerings.__setitem__, operator, lowerings[operator])
-    lowerings[operator] = spy.around(lowerings[operator])
+    lowerings[operator] = spy.wrap(lowerings[operator])
 
 
 def _set_graph(spy: Spy, scope: Scope, undo: ExitStack) -> None:

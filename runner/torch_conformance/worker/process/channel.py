@@ -159,7 +159,7 @@ def exception(error: BaseException, phase: str) -> Observed:
     return {**_described(error, _MAX_MESSAGE), "traceback": text, "phase": phase, "causes": causes}
 
 
-def said(error: BaseException) -> str:
+def exception_text(error: BaseException) -> str:
     """Return class and text of an exception; it may be of a spec, and raise anything from its
     ``__str__``.
     """

@@ -191,7 +191,7 @@ def work(plan_file: str, descriptor: int, word: str) -> None:
         run_case.run(plan_file, descriptor, word)
 
 
-def alone(make: Callable[[], Work]) -> None:
+def work_until_end(make: Callable[[], Work]) -> None:
     """Run cases in a new process, whose arguments are a socket and its parent, by the work that
     ``make`` returns.
     """
@@ -211,7 +211,7 @@ def main() -> None:
         imports.import_inductor()
         return work
 
-    alone(prepared)
+    work_until_end(prepared)
 
 
 if __name__ == "__main__":

@@ -88,14 +88,18 @@ class SealedModule:
     """
 
     def __init__(self, name: str, module: types.ModuleType) -> None:
-        own = {key: value for key, value in list(vars(module).items()) if not key.startswith("__")}
-        tables = [(value, f"{name}.{key}") for key, value in own.items() if isinstance(value, dict)]
+        variables = {
+            key: value for key, value in list(vars(module).items()) if not key.startswith("__")
+        }
+        tables = [
+            (value, f"{name}.{key}") for key, value in variables.items() if isinstance(value, dict)
+        ]
         self._classes: list[Sealed] = [
             (vars(value), f"{name}.{key}", _ours(vars(value)), partial(setattr, value))
-            for key, value in own.items()
+            for key, value in variables.items()
             if isinstance(value, type) and value.__module__ == name
         ]
-        self._sealed: list[Sealed] = [(vars(module), name, own, vars(module).__setitem__)]
+        self._sealed: list[Sealed] = [(vars(module), name, variables, vars(module).__setitem__)]
         self._sealed += [
             (
                 table,
@@ -208,9 +212,9 @@ class SealedCalls:
     def forget_eager(self) -> None:
         """Keep of functions of torch only those that measuring calls."""
         self._members = [
-            (members, path, [*kept], [*kept.values()])
+            (members, path, [*members_kept], [*members_kept.values()])
             for members, path, names, values in self._members
-            for kept in [
+            for members_kept in [
                 {
                     name: value
                     for name, value in zip(names, values, strict=True)
@@ -241,8 +245,8 @@ class SealedCalls:
             for name, value in zip(names, values, strict=True):
                 if members.get(name) is not value:
                     yield f"{path}.{name}"
-        for code, now in zip(self._codes, self._read_codes(), strict=True):
-            if code is not now:
+        for code, current in zip(self._codes, self._read_codes(), strict=True):
+            if code is not current:
                 yield code.co_qualname
 
 
@@ -261,10 +265,10 @@ def prepare(packages: tuple[str, ...] = (_PACKAGE,)) -> None:
     """Seal the modules of this process ahead, for the workers that are forked from it: to list all
     members takes time in each of them.
     """
-    _prepared.update(taken(packages).modules)
+    _prepared.update(take_seal(packages).modules)
 
 
-def taken(packages: tuple[str, ...] = (_PACKAGE,)) -> Seal:
+def take_seal(packages: tuple[str, ...] = (_PACKAGE,)) -> Seal:
     """Take the seal by a copy of this module that has no name, so that nothing in it is replaced by
     name either.
     """
@@ -289,7 +293,7 @@ def _modules(packages: tuple[str, ...]) -> Iterator[tuple[str, types.ModuleType]
 
 def _watchers() -> frozenset[str]:
     """Return what else sees or serves the calls of the functions that measure."""
-    found = [
+    watchers = [
         f"sys.{name}"
         for name in ("settrace", "setprofile")
         if getattr(sys, name.replace("s", "g", 1))()
@@ -299,15 +303,15 @@ def _watchers() -> frozenset[str]:
             "torch functions": torch._C._len_torch_function_stack(),
             "dispatch": torch._C._len_torch_dispatch_stack(),
         }
-        found += [
+        watchers += [
             f"mode {number} of {kind}" for kind, count in modes.items() for number in range(count)
         ]
-        found += [
+        watchers += [
             f"the kernel {key}"
             for key in torch.library._impls
             if key.startswith("aten/") and key.endswith("/CPU")
         ]
-    return frozenset(found)
+    return frozenset(watchers)
 
 
 def _ours(members: Mapping[str, Any]) -> dict[str, Any]:

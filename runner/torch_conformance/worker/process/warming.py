@@ -72,9 +72,9 @@ def _counters() -> Iterator[tuple[Any, str, Any]]:
             yield sys.modules[name], key, number
 
 
-def _set_counters_back(before: Mapping[tuple[int, str], str]) -> None:
-    """Set torch's counters to what they were ``before``, by the id of their owner and their name;
-    those of modules that were imported since begin at 0. No compiled code is alive now.
+def _restore_counters(before: Mapping[tuple[int, str], str]) -> None:
+    """Restore torch's counters from ``before`` (text by id of the owner and name); counters of
+    modules that were imported since then restart at 0. No compiled code is alive at this point.
     """
     for owner, name, value in list(_counters()):
         text = before.get((id(owner), name), _FROM_ZERO[type(value)])
@@ -87,9 +87,10 @@ def _set_counters_back(before: Mapping[tuple[int, str], str]) -> None:
 
 @contextlib.contextmanager
 def _discarded(folder: str | None) -> Iterator[list[str]]:
-    """Discard what is compiled in this context.
+    """Discard all code that is compiled in this context.
 
-    With a folder for torch's caches nothing is raised: the context has the text instead.
+    With a folder for torch's caches, exceptions are not raised: their texts are in the yielded
+    list.
     """
     sizes = {id(cache): cache.cache_info().currsize for cache in _caches()}
     # an ``itertools.count`` is stored as text, not as a copy
@@ -114,7 +115,7 @@ def _discarded(folder: str | None) -> Iterator[list[str]]:
         if cache.cache_info().currsize > sizes.get(id(cache), 0) and not _may_stay(cache):
             cache.cache_clear()
     gc.collect()
-    _set_counters_back(counters)
+    _restore_counters(counters)
 
 
 def compile_something(device: str, *, with_gradients: bool, few: bool) -> str:
@@ -127,20 +128,22 @@ def compile_something(device: str, *, with_gradients: bool, few: bool) -> str:
     """
     with _discarded(os.environ["TORCHINDUCTOR_CACHE_DIR"]) as problems:
         with torch.no_grad():
-            torch.compile(_own(_pointwise))(
+            torch.compile(_with_own_globals(_pointwise))(
                 torch.rand(8, 8, device=device), torch.rand(8, device=device)
             )
         torch._dynamo.reset()
         if with_gradients and not few:
             # its backward is traced and not run: a run would compile it and start autograd's
             # threads
-            torch.compile(_own(_matmul))(
+            torch.compile(_with_own_globals(_matmul))(
                 *(torch.rand(4, 4, device=device, requires_grad=True) for _ in range(2))
             )
             torch._dynamo.reset()
         if not few:
             # the calls in it make dynamo import its handlers of functions; no kernel is built
-            torch.compile(_own(_calls), backend="eager")(torch.rand(4, 4, device=device))
+            torch.compile(_with_own_globals(_calls), backend="eager")(
+                torch.rand(4, 4, device=device)
+            )
     return "".join(problems)
 
 
@@ -166,12 +169,14 @@ def trace_something(*, few: bool) -> None:
     This uses no device, registers no pattern, builds no kernel.
     """
     with _discarded(None), torch.no_grad():
-        torch.compile(_own(_pointwise), backend="aot_eager")(torch.rand(8, 8), torch.rand(8))
+        torch.compile(_with_own_globals(_pointwise), backend="aot_eager")(
+            torch.rand(8, 8), torch.rand(8)
+        )
         if not few:
-            torch.compile(_own(_calls), backend="eager")(torch.rand(4, 4))
+            torch.compile(_with_own_globals(_calls), backend="eager")(torch.rand(4, 4))
 
 
-def _own(function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_own_globals(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a copy of a function with separate global names.
 
     Dynamo writes numbered names into them, and numbers begin anew when it is discarded: in the same
@@ -296,24 +301,24 @@ class WarmFiles:
         if self._kept is not None and self._are_there:
             try:
                 os.utime(self._kept)
-                for name, own in torch_state.built_by_warm_up().items():
+                for name, target in torch_state.built_by_warm_up().items():
                     if (self._kept / name).is_dir():
-                        shutil.copytree(self._kept / name, own, dirs_exist_ok=True)
+                        shutil.copytree(self._kept / name, target, dirs_exist_ok=True)
             except OSError:  # removed by another run, or a full disk: torch builds what is missing
                 self._are_there = False
         return self._are_there
 
     def keep(self) -> None:
-        """Add the files of this zygote, where there are none yet, and remove those that were not
-        used for longest.
+        """Store the files that this zygote built, unless the cache has them; remove the least
+        recently used.
         """
         if self._kept is None or self._are_there:
             return
         part = self._kept.with_name(f"{self._kept.name}.{secrets.token_hex(8)}.part")
         try:
-            for name, own in torch_state.built_by_warm_up().items():
-                if os.path.isdir(own):
-                    shutil.copytree(own, part / name, ignore=_LEFT_OUT)
+            for name, source in torch_state.built_by_warm_up().items():
+                if os.path.isdir(source):
+                    shutil.copytree(source, part / name, ignore=_LEFT_OUT)
             part.rename(self._kept)
         except OSError:  # another zygote was first, or a full disk
             shutil.rmtree(part, ignore_errors=True)
@@ -328,7 +333,7 @@ def _key() -> str:
     stamp = os.stat(compiler) if compiler else None
     lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
     cpu = next((line for line in lines if line.startswith(("flags", "Features"))), "")
-    known = [
+    parts = [
         torch.__version__,
         torch.version.git_version,
         platform.python_version(),
@@ -336,8 +341,8 @@ def _key() -> str:
         cpu,
         compiler,
     ]
-    known += [
+    parts += [
         stamp and (stamp.st_size, stamp.st_mtime_ns),
         {name: os.environ.get(name) for name in _VARIABLES},
     ]
-    return hashlib.sha256(repr(known).encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()

@@ -58,13 +58,13 @@ _helpers: set[int] = set()
 
 def kill(children: Iterable[int]) -> set[int]:
     """Kill children of this process and reap them; return those that have not exited yet."""
-    left = set()
+    alive = set()
     for pid in children:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
             if os.waitpid(pid, os.WNOHANG)[0] == 0:
-                left.add(pid)
-    return left
+                alive.add(pid)
+    return alive
 
 
 def _children() -> list[int]:
@@ -162,7 +162,7 @@ def warm(words: list[str], *, few: bool = False) -> Phases:
     seal.prepare()
     for word in words:
         if word not in kinds:
-            _import_where_safe(word.removeprefix(protocol.MODULE), seal.taken())
+            _import_where_safe(word.removeprefix(protocol.MODULE), seal.take_seal())
     gc.collect()
     warming.freeze()
     clock.end("modules of cases and compilers")
@@ -352,7 +352,7 @@ class Zygote:
             self._send({**worker[0], "held": sorted(orphans)})
 
     def _report_while_warming(self, *_: object) -> None:
-        """Reap and report workers during a warm-up, whose children are no orphans of theirs; a
+        """Reap and report workers during a warm-up, whose children are not orphans; a
         signal calls it, in children of the warm-up too.
         """
         for pid in list(self._workers):
@@ -381,9 +381,9 @@ class Zygote:
             # a running worker is the subreaper of its own orphans, so these belong to workers that
             # have ended
             strangers = children - self._workers.keys() - self._held - _helpers
-            left = kill(strangers)
-            if left or not strangers:
-                return left
+            alive = kill(strangers)
+            if alive or not strangers:
+                return alive
             # the children of the killed processes become children of this process now
 
     def _send(self, message: dict[str, Any]) -> None:

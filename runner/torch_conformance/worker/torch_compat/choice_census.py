@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torch_conformance.model.case_facts import TALLIED
-from torch_conformance.worker.process.channel import said
+from torch_conformance.worker.process.channel import exception_text
 from torch_conformance.worker.torch_compat import compiling
 
 MOST_TUNINGS = 200
@@ -134,10 +134,10 @@ def class_of_choice(choice: object) -> str:
     # a wrapper that converts arguments and results holds the choice
     choice = vars(choice).get("_wrapped", choice)
     maker = type(vars(choice).get("template") or choice)
-    named: Any = sys.modules.get(maker.__module__)
+    value: Any = sys.modules.get(maker.__module__)
     for part in maker.__qualname__.split("."):
-        named = getattr(named, part, None)
-    return f"{maker.__module__}.{maker.__qualname__}" if named is maker else ""
+        value = getattr(value, part, None)
+    return f"{maker.__module__}.{maker.__qualname__}" if value is maker else ""
 
 
 def backend_of(choice: object) -> str:
@@ -274,7 +274,7 @@ def _mark(choice: object, *reached: str, error: BaseException | None = None) -> 
         if "timed" in reached:
             candidate.tuning.how = "timed"
         if error is not None and not tally["error"]:
-            tally["error"] = " ".join(said(error).split())[:_MOST_TEXT]
+            tally["error"] = " ".join(exception_text(error).split())[:_MOST_TEXT]
 
 
 def _is_refused(candidate: _Candidate, error: BaseException | None) -> bool:

@@ -29,7 +29,7 @@ from torch._inductor.output_code import CompiledFxGraph, OutputCode
 from torch._inductor.virtualized import V
 
 from torch_conformance.vocabulary.expectations import EXPECTATIONS, compilation
-from torch_conformance.worker.process.channel import Phases, said
+from torch_conformance.worker.process.channel import Phases, exception_text
 from torch_conformance.worker.torch_compat import choice_census, compiling
 from torch_conformance.worker.torch_compat.compiling import Call, Function
 from torch_conformance.worker.torch_compat.residue import Origins
@@ -243,11 +243,11 @@ class Witness:
     @contextlib.contextmanager
     def paused(self) -> Iterator[Seen]:
         """Record into the yielded ``Seen`` instead, until the context ends."""
-        kept, self.seen = self.seen, Seen()
+        outer, self.seen = self.seen, Seen()
         try:
             yield self.seen
         finally:
-            self.seen = kept
+            self.seen = outer
 
 
 @dataclass
@@ -296,10 +296,10 @@ _in_thread = threading.local()
 passes call themselves for graphs within a graph."""
 
 
-def watch(phases: Phases, witness: Witness, asked: Collection[str] = ()) -> None:
+def watch(phases: Phases, witness: Witness, questions: Collection[str] = ()) -> None:
     """Record for a new case from now on."""
     # the object is sealed
-    vars(_watch).update(vars(Watch(phases, witness, frozenset(asked), _watch.records_asked)))
+    vars(_watch).update(vars(Watch(phases, witness, frozenset(questions), _watch.records_asked)))
     choice_census.forget()
     compiling.wrappers.clear()
 
@@ -420,7 +420,7 @@ def _noticing_abandoned(call: Call) -> object:
         returned = call()
         error = _in_thread.error
         if error is not None and not compiling.is_graph_break(error):
-            _watch.seen.abandoned.append(said(error)[:_MOST_REASON])
+            _watch.seen.abandoned.append(exception_text(error)[:_MOST_REASON])
         return returned
     finally:
         _in_thread.error = None  # its traceback keeps the frames' values alive
@@ -442,7 +442,7 @@ def _watching_frames(call: Call) -> object:
         converted = call()
     except Exception as error:
         # converting a frame can raise any error: it is recorded for the step and raised again
-        _in_thread.error, why = error, said(error)[:_MOST_REASON]
+        _in_thread.error, why = error, exception_text(error)[:_MOST_REASON]
         if compiling.is_graph_break(error) and isinstance(error, exc.Unsupported | exc.UserError):
             skipped = list(filter(None, [str(error)]))  # the frame runs without a graph
         raise
@@ -452,12 +452,14 @@ def _watching_frames(call: Call) -> object:
             why = str(reason or "dynamo skipped the frame")
         if is_counted:
             # the guards that failed since: one for each compiled code of the frame that did not fit
-            again = [
+            recompile_reasons = [
                 reason
                 for code, reasons in guard_failures.items()
                 for reason in list(reasons)[failed.get(code, 0) :]
             ]
-            seen.recompiles.append({"frame": name, "reason": "\n".join(again)[:_MOST_OF_EVENT]})
+            seen.recompiles.append(
+                {"frame": name, "reason": "\n".join(recompile_reasons)[:_MOST_OF_EVENT]}
+            )
         return converted
     finally:
         if is_own:
@@ -518,7 +520,7 @@ def _recording_guards(call: Call) -> None:
             seen.guards.extend(compiling.guards_of(call.args[0]))
         except Exception as error:
             # the text of a guard is made of any value: that must not end the compile
-            seen.unread = f"guards cannot be read: {said(error)}"[:_MOST_OF_EVENT]
+            seen.unread = f"guards cannot be read: {exception_text(error)}"[:_MOST_OF_EVENT]
 
 
 # -- compiles --------------------------------------------------------------------------------------
@@ -563,7 +565,7 @@ def _counting_entries(call: Call) -> object:
         return call()
     except Exception as error:  # torch may raise anything here: it is recorded and raised again
         # dynamo may treat it as a graph break and continue eagerly; otherwise the step raises
-        reason = said(error)[:_MOST_REASON]
+        reason = exception_text(error)[:_MOST_REASON]
         if not isinstance(error, exc.RestartAnalysis) and reason not in _watch.seen.abandoned:
             _watch.seen.abandoned.append(reason)
         raise
@@ -589,11 +591,11 @@ def _counting_direct_entries(call: Call) -> object:
     devices = {value.device.type for value in inputs if isinstance(value, torch.Tensor)}
 
     @functools.wraps(compiled)  # with the mark that it takes a list
-    def counted(*again: object) -> object:
+    def counted(*args: object) -> object:
         seen = _watch.seen
         seen.counted += is_own
         seen.count(devices, is_own=is_own)
-        return seen.run(compiled, *again)
+        return seen.run(compiled, *args)
 
     return counted
 
@@ -629,8 +631,8 @@ def _record_graph(stage: str, graph: torch.fx.GraphModule) -> None:
             ops, text = compiling.operators(graph), str(graph.print_readable(**_PRINTED))
         except Exception as error:
             # printing calls code of every operator and constant of the graph
-            problem = f"the graph cannot be read: {said(error)}"[:_MOST_OF_EVENT]
-    room = _MOST_TEXT - sum(len(known["text"]) for known in graphs)
+            problem = f"the graph cannot be read: {exception_text(error)}"[:_MOST_OF_EVENT]
+    room = _MOST_TEXT - sum(len(recorded["text"]) for recorded in graphs)
     graphs.append({"ops": ops, "text": text[:room], "cut": len(text) > room, "problem": problem})
 
 
@@ -703,7 +705,7 @@ def _counting_calls(call: Call) -> object:
     """Count a call of a compiled graph, and the kernels that it calls."""
     graph, inputs = call.args
     seen = _watch.seen
-    is_own = (known := _watch.own.get(id(graph))) is not None and known() is graph
+    is_own = (own := _watch.own.get(id(graph))) is not None and own() is graph
     seen.count(graph.device_types, is_own=is_own)
     if not is_own or "kernels" not in _watch.asked:
         return seen.run(call.original, graph, inputs)

@@ -346,15 +346,15 @@ def why_static(program: torch.export.ExportedProgram, marked: Marks) -> Iterator
     for name, dimensions in zip(program.graph_signature.user_inputs, marked, strict=True):
         for dim, (least, most) in dimensions.items():
             size = nodes[name].meta["val"].shape[dim]
-            what = f"dimension {dim} of {name} is marked as dynamic"
+            subject = f"dimension {dim} of {name} is marked as dynamic"
             if isinstance(size, int):
-                yield f"{what}, and is the number {size} in the exported program"
+                yield f"{subject}, and is the number {size} in the exported program"
                 continue
             # the ends show a bound, their neighbours a divisor; torch never promises 0 and 1
             ends = {least or 0, (least or 0) + 1, (most or 0) - 1, most or 0} - {-1, 0, 1}
             for end, guard in itertools.product(sorted(ends), size.node.shape_env.guards):
                 if str(guard.expr.subs(size.node.expr, end)) == "False":
-                    yield f"{what} for {end}, which the exported program refuses: {guard.expr}"
+                    yield f"{subject} for {end}, which the exported program refuses: {guard.expr}"
 
 
 def is_decomposed(name: str) -> bool:
@@ -545,7 +545,8 @@ class _Profile:
             ):
                 owner, code = frame.f_locals.get("self"), frame.f_code
                 kernel = kernels.get(id(owner)) or next(
-                    (known for known in kernels.values() if _has_code(known[1], code)), None
+                    (candidate for candidate in kernels.values() if _has_code(candidate[1], code)),
+                    None,
                 )
                 is_operator = code.co_name == "__call__" and kernel is None and _runs_kernel(owner)
                 is_extern = any(_has_code(function, code) for function in self._extern.values())

@@ -369,11 +369,11 @@ def answers(questions: Iterable[str]) -> dict[str, str]:
     Each is asked in a process of its own: a fork where this process has its module, else a new
     Python, as a module need not work in forks.
     """
-    said = dict[str, str]()
+    answers_of = dict[str, str]()
     processes = []
     for question in questions:
         module = question.replace("=", "@").partition("@")[2]
-        said[question] = "the import of its module does not end: it waits, or takes minutes"
+        answers_of[question] = "the import of its module does not end: it waits, or takes minutes"
         if module in imports.HANGING:
             continue
         has_module = module in sys.modules
@@ -386,18 +386,20 @@ def answers(questions: Iterable[str]) -> dict[str, str]:
     for question, child, mine in processes:
         try:
             if imports.ends(child.pid, mine):
-                said[question] = mine.recv_bytes(_BYTES).decode("utf-8", "replace")
+                answers_of[question] = mine.recv_bytes(_BYTES).decode("utf-8", "replace")
         except (EOFError, OSError):
             child.join(1)
             code = child.exitcode or 0
-            how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-            said[question] = f"the process that imported its module ended without an answer: {how}"
+            ending = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            answers_of[question] = (
+                f"the process that imported its module ended without an answer: {ending}"
+            )
         mine.close()
         with contextlib.suppress(OSError):  # its children too
             os.killpg(child.pid, signal.SIGKILL)
         child.kill()
         child.join()
-    return said
+    return answers_of
 
 
 def _look(question: str, pipe: Connection) -> None:

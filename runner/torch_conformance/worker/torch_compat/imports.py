@@ -57,8 +57,8 @@ HANGING: set[str] = set()
 
 
 def ends(leader: int, end: Connection | int) -> bool:
-    """Wait until a file that shows the end of an import can be read; return False where it hangs,
-    or takes too long. ``leader`` is its process, which leads a session.
+    """Wait until ``end`` is readable, which shows that an import has ended; return False if the
+    import hangs or takes too long. ``leader`` is the pid of its process, which leads a session.
     """
     ticks = 0
     for _ in range(_INTERVALS):
@@ -331,8 +331,8 @@ def share_probes(folder: str) -> None:
     def check_build(isa: object, code: str) -> bool:
         """Answer a probe from the file of its set of instructions, or make it and add it there."""
         # a case may have another compiler among its options
-        asked = f"{isa} {cpp_builder.get_cpp_compiler()}"
-        path = os.path.join(folder, f"isa-{hashlib.sha256(asked.encode()).hexdigest()[:16]}")
+        question = f"{isa} {cpp_builder.get_cpp_compiler()}"
+        path = os.path.join(folder, f"isa-{hashlib.sha256(question.encode()).hexdigest()[:16]}")
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError:

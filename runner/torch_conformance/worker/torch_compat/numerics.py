@@ -60,7 +60,7 @@ _WRITTEN = ("running_mean", "running_var")
 
 
 class OperatorMode(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch: this base class has the type Any
-    """A mode in which ``call`` makes the call of each operator."""
+    """A dispatch mode that passes each operator to ``call``."""
 
     def call(self, func: OpOverload, args: Args, kwargs: Kwargs) -> object:
         """Call the operator; return its result."""
@@ -73,16 +73,15 @@ class OperatorMode(TorchDispatchMode):  # type: ignore[misc]  # mypy does not fo
         args: Args = (),
         kwargs: Kwargs | None = None,
     ) -> object:
-        """Let ``call`` make the call."""
+        """Pass the operator to ``call``."""
         return self.call(func, args, kwargs or {})
 
 
 class Roundings(OperatorMode):
-    """Records for each storage the narrowest format below float32 that operators rounded its values
-    to, or what they were computed from.
+    """Records for each storage the narrowest of bfloat16 and float16 to which operators rounded its
+    values, or the values that these were computed from.
 
-    Inputs are not rounded by the call. Values that follow from indices, masks or shapes only are
-    not rounded either.
+    Inputs count as not rounded; so do values that follow only from indices, masks or shapes.
     """
 
     def __init__(self) -> None:
@@ -93,15 +92,15 @@ class Roundings(OperatorMode):
         """The dtypes of the operands of each operator that drew random numbers."""
 
     def call(self, func: OpOverload, args: Args, kwargs: Kwargs) -> object:
-        """Call the operator, then record what it rounded."""
+        """Call the operator, then record the formats of its results."""
         if _draws(func):
             self.draws.append([tensor.dtype for tensor in tensor_leaves((args, kwargs))])
         operands = _tensors((args, kwargs))
-        known = storages_of(operands)
+        operand_storages = storages_of(operands)
         result = func(*args, **kwargs)
         if isinstance(func, torch._ops.OpOverload):
             before = "" if reads_only_shapes(func) else min_of(*map(self.narrowest, operands))
-            for tensor in _written(func, args, kwargs, known, result):
+            for tensor in _written(func, args, kwargs, operand_storages, result):
                 name = _name(tensor)
                 if name not in _NARROW or _is_exact_copy(func, operands, name):
                     name = ""  # not rounded: a wider format, or a copy in the dtype of the original
@@ -111,8 +110,8 @@ class Roundings(OperatorMode):
         return result
 
     def narrowest(self, value: object) -> str:
-        """Return the narrowest format that values of a tensor were rounded to; empty where no
-        operator rounded them, and for what is not a tensor.
+        """Return the narrowest format to which the values of a tensor were rounded; empty if no
+        operator rounded them, or ``value`` is not a tensor.
         """
         storages = self._narrowest.keys() & storages_of(value).keys()
         return min_of(*(self._narrowest[storage][1] for storage in storages))
@@ -129,8 +128,9 @@ TF32 = "tf32"
 
 
 class InFormat(OperatorMode):
-    """Computes products of float32 in another format, as a compiler declares that it does;
-    with a generator the operands in tf32 are rounded up or down at random.
+    """Computes products of float32 tensors in another format, which a compiler declares.
+
+    With a generator, operands in tf32 are rounded up or down at random.
     """
 
     def __init__(self, form: str, generator: torch.Generator | None = None) -> None:
@@ -140,8 +140,8 @@ class InFormat(OperatorMode):
         """Whether there was such a product."""
 
     def call(self, func: OpOverload, args: Args, kwargs: Kwargs) -> object:
-        """Call the operator; of a product round the operands, and the result where the format is a
-        dtype.
+        """Call the operator. For a product, round its operands, and its result too if the format is
+        a dtype.
         """
         if (
             not isinstance(func, OpOverload)
@@ -168,8 +168,8 @@ class InFormat(OperatorMode):
 
 
 def _in_tf32(tensor: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
-    """Return float32 numbers rounded to ten bits of fraction: to nearest, or with a generator up or
-    down at random.
+    """Return a float32 tensor rounded to the ten fraction bits of tf32: to nearest, or with a
+    generator up or down at random. Other dtypes are returned unchanged.
     """
     if tensor.dtype is not torch.float32:
         return tensor
@@ -184,13 +184,13 @@ def _in_tf32(tensor: torch.Tensor, generator: torch.Generator | None) -> torch.T
 
 
 class Jittered(OperatorMode):
-    """Jitters what each operator rounds by up to ``amplitude`` units in the last place, with random
-    signs: eager with other roundings.
+    """Changes each rounded result of an operator by a random amount of up to ``amplitude`` ulp:
+    eager with other roundings.
 
-    How far the answer changes is what rounding explains of eager's error, whatever the function is.
-    Numbers come only from the generator. ``is_fine``: an operator that is not pointwise rounds each
-    of its additions, so its operands are jittered by ``AMPLITUDE`` units and its results by
-    ``SUMMED``. ``keeps_exact``: numbers that an operator did not round remain, and so do ties.
+    The change of the final answer is the error that rounding explains, for any function. All random
+    numbers come from the generator. ``is_fine``: operators that are not pointwise round each of
+    their additions, so their operands are jittered by ``AMPLITUDE`` ulp and their results by
+    ``SUMMED`` ulp. ``keeps_exact``: results that were not rounded stay unchanged, and so do ties.
     """
 
     def __init__(
@@ -213,8 +213,8 @@ class Jittered(OperatorMode):
         args: Args = (),
         kwargs: Kwargs | None = None,
     ) -> object:
-        """Let ``call`` make the call, but not with tensors that consist of others: their class
-        computes with tensors that this mode sees.
+        """Pass the operator to ``call``, except for wrapper subclasses: these call operators on
+        their inner tensors, which this mode sees.
         """
         if any(hasattr(kind, "__tensor_flatten__") for kind in types):
             return NotImplemented
@@ -226,7 +226,7 @@ class Jittered(OperatorMode):
             with self:
                 return decomposed(*args, **kwargs)
         operands = _tensors((args, kwargs))
-        known = storages_of(operands)
+        operand_storages = storages_of(operands)
         is_rounded = (
             bool(operands)
             and isinstance(func, torch._ops.OpOverload)
@@ -237,7 +237,7 @@ class Jittered(OperatorMode):
         precise = _in_float64(func, args, kwargs) if is_rounded and self._keeps_exact else None
         result = self._of_jittered_operands(func, args, kwargs) if adds else func(*args, **kwargs)
         if is_rounded:
-            for tensor in _written(func, args, kwargs, known, result):
+            for tensor in _written(func, args, kwargs, operand_storages, result):
                 if func._overloadpacket is torch.ops.aten.sum:
                     # 0 of a sum of -0 that begins with 0: a kernel that adds nothing has -0
                     tensor.copy_(torch.where(tensor == 0, -tensor, tensor))
@@ -254,10 +254,10 @@ class Jittered(OperatorMode):
         return result
 
     def _of_jittered_operands(self, func: OpOverload, args: Args, kwargs: Kwargs) -> object:
-        """Return what an operator gives for operands that are jittered by up to ``AMPLITUDE`` ulp.
+        """Return the result of an operator for operands jittered by up to ``AMPLITUDE`` ulp.
 
-        An operator that writes to an operand gets its own ones, for it has to change these; so does
-        one that selects among them or returns one, for its result is jittered afterwards.
+        The original operands are used if the operator writes to one, or if it selects among them or
+        returns one: such a result is jittered afterwards.
         """
         if any(
             argument.alias_info is not None or argument.name in _WRITTEN
@@ -281,8 +281,10 @@ class Jittered(OperatorMode):
 
 @functools.cache
 def _decompositions() -> Mapping[Any, Callable[..., Any]]:
-    """Return what computes the backward of norms, variances, and norms of rows by other operators;
-    batch norms of equal numbers are rare, and this takes time.
+    """Return decompositions of layer and group norms, of the backward of all norms, and of
+    variances, by operator.
+
+    The forward of batch norm is not decomposed: it rarely gets equal numbers, and this takes time.
     """
     names = ["native_layer_norm", "native_group_norm", *(f"{name}_backward" for name in _NORMS)]
     operators = [getattr(torch.ops.aten, name) for name in names if hasattr(torch.ops.aten, name)]
@@ -305,7 +307,11 @@ def _deviation(
     *,
     correction: float | None = None,
 ) -> object:
-    """Return a variance by way of the mean, whose rounding shows where all numbers are equal."""
+    """Return ``torch.var`` or ``torch.std`` as sqrt(sum((x - mean)**2) / (n - correction)); with
+    the mean for ``var_mean`` and ``std_mean``.
+
+    If all numbers are equal, the result is the rounding error of the mean.
+    """
     dim = dim or list(range(numbers.ndim))
     total = numbers.sum(dim, keepdim=True)
     terms = numbers.numel() / max(total.numel(), 1)
@@ -317,7 +323,7 @@ def _deviation(
 
 
 def _in_float64(func: OpOverload, args: Args, kwargs: Kwargs) -> object:
-    """Return the result of an operator in float64; None where it draws numbers, or refuses."""
+    """Return the result of an operator in float64; None if it draws random numbers or raises."""
     if torch.Tag.nondeterministic_seeded in func.tags:
         return None
 
@@ -334,8 +340,8 @@ def _in_float64(func: OpOverload, args: Args, kwargs: Kwargs) -> object:
 
 
 def _is_pointwise(func: OpOverload) -> bool:
-    """Whether each number of the results is one of an operand, or is computed of one number of
-    each.
+    """Whether each element of the results is copied from an operand, or computed from one element
+    of each.
     """
     operator = operator_of(func)
     if torch.Tag.pointwise in func.tags or func._overloadpacket in _COPIES or operator in _MOVES:
@@ -350,12 +356,12 @@ def _is_pointwise(func: OpOverload) -> bool:
 
 
 def is_strided(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is dense with strides, as no sparse or nested one is."""
+    """Whether a tensor is strided: not sparse, not nested."""
     return tensor.layout is torch.strided and not tensor.is_nested
 
 
 def is_inexact(tensor: torch.Tensor) -> bool:
-    """Whether a tensor has floating-point or complex numbers."""
+    """Whether the dtype of a tensor is floating-point or complex."""
     return tensor.is_floating_point() or tensor.is_complex()
 
 
@@ -364,9 +370,9 @@ def _is_wide(tensor: torch.Tensor) -> bool:
 
 
 def _is_selection(operands: Sequence[torch.Tensor], result: torch.Tensor) -> bool:
-    """Whether each number of a result is one of an operand, as a maximum is.
+    """Whether each element of a result equals one of the largest operand, as a maximum does.
 
-    Nothing was rounded, and the backward looks for equal ones.
+    Such results are not jittered: nothing was rounded, and the backward searches for equal numbers.
     """
     largest = max(operands, key=torch.Tensor.numel)
     if largest.dtype != result.dtype or largest.numel() > _MOST_COMPARED or result.is_complex():
@@ -374,15 +380,16 @@ def _is_selection(operands: Sequence[torch.Tensor], result: torch.Tensor) -> boo
     if not (is_strided(largest) and is_strided(result)):
         return False
     # hundreds of runs ask this of each operator; most results fail at the first number or at a few
-    numbers, known = result.double().reshape(-1), largest.double().reshape(-1)
+    numbers, candidates = result.double().reshape(-1), largest.double().reshape(-1)
     return all(
-        bool((numbers[first, None] == known).any(1).all()) for first in (slice(1), slice(1, 16))
-    ) and bool(torch.isin(numbers, known).all())
+        bool((numbers[first, None] == candidates).any(1).all())
+        for first in (slice(1), slice(1, 16))
+    ) and bool(torch.isin(numbers, candidates).all())
 
 
 def _times(operands: Sequence[torch.Tensor], result: torch.Tensor, few: int) -> float:
-    """Return how many times more a sum of more than ``few`` equal terms is jittered: each is
-    rounded to the same side, as the gradients of a mean are.
+    """Return the factor, at least 1, for the jitter of a sum of more than ``few`` terms with few
+    distinct values: equal terms are all rounded to the same side, as in the gradient of a mean.
     """
     most = max(operand.numel() for operand in operands)
     terms = most / max(result.numel(), 1)
@@ -395,8 +402,8 @@ def _times(operands: Sequence[torch.Tensor], result: torch.Tensor, few: int) -> 
 
 
 def _has_few_numbers(tensor: torch.Tensor) -> bool:
-    """Whether the numbers of a tensor occur many times each, as those of the gradient of a mean
-    do.
+    """Whether each value of a tensor occurs ``_ALIKE`` times on average, as in the gradient of a
+    mean.
     """
     sample = tensor.detach().reshape(-1)[:: -(-tensor.numel() // _MOST_COMPARED) or 1]
     # a few first, as most tensors have more numbers
@@ -426,15 +433,13 @@ _ALIKE = 64
 def jittered(
     tensor: torch.Tensor, generator: torch.Generator, least: float = 2.0**-7, times: float = 1.0
 ) -> torch.Tensor:
-    """Return ``tensor``, in its shape and dtype, with each number x changed by up to
+    """Return a tensor of the same shape and dtype, with each element x changed by up to
     |x| * eps * ``times``, where eps is that of the dtype.
 
-    A tensor of whole numbers remains: they are counts, or a mask.
-
-    A tensor whose resolution is coarser than ``least`` remains, too: a rounding to float8 is a part
-    of the function. ``times`` multiplies the changes. Equal numbers among few are changed alike: an
-    operator rounds equal results alike, and a sum of them is rounded to the same side again and
-    again.
+    A tensor of whole numbers is returned unchanged: it has counts, or is a mask. So is one with an
+    eps above ``least``: a rounding to float8 is a part of the function. If there are few distinct
+    values, equal ones get the same change: an operator rounds equal results equally, and a sum of
+    them is always rounded to the same side.
     """
     if tensor.is_complex():
         return torch.view_as_complex(
@@ -463,27 +468,28 @@ def jittered(
 RESOLUTION = torch.finfo(torch.float32).eps
 """The coarsest resolution of inputs that are jittered.
 
-Their jitter stands for what an operator rounds within: it adds in float32.
+Their jitter represents the rounding within an operator: it adds in float32.
 """
 
 
 AMPLITUDE = 16.0
-"""In units. Wide formats are rounded as coarsely, and the movement is divided by it. Where it does
-not grow with the roundings, as that of a sign, a right answer is not as far away as many roundings
-of one unit would be."""
+"""In ulp. Results in wide formats are jittered by this much, and the change of the answer is
+divided by it: a change that does not grow with the jitter, as that of a sign, stays small.
+"""
 
 SUMMED = AMPLITUDE / 8
-"""In units. How far a result of additions is jittered where the operands are, by ``AMPLITUDE``:
-compiled sums of 1,000,000 positive terms are up to 5 ulp off, which the bounds are just above."""
+"""In ulp. The jitter of a sum whose operands are jittered by ``AMPLITUDE``: compiled sums of
+1,000,000 positive terms are up to 5 ulp off, which the bounds are just above.
+"""
 
 
 def min_of(*names: str) -> str:
-    """Return the format with the fewest bits; an empty name is none."""
+    """Return the format with the fewest bits, ignoring empty names; empty if there is none."""
     return min((name for name in names if name), key=lambda name: FORMATS[name].bits, default="")
 
 
 def tensor_leaves(value: object) -> list[torch.Tensor]:
-    """Return the tensors of a value; not those of its modules."""
+    """Return the tensors among the pytree leaves of a value, without parameters of modules."""
     return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
@@ -492,8 +498,8 @@ def _tensors(value: object) -> list[torch.Tensor]:
 
 
 def storages_of(value: object) -> dict[int, StorageWeakRef]:
-    """Return the storages of the tensors of a value, by address: none of a tensor without a storage
-    of its own.
+    """Return the storages of the tensors of a value, by address; tensors without a storage have
+    none.
     """
     storages: dict[int, StorageWeakRef] = {}
     for tensor in tensor_leaves(value):
@@ -504,17 +510,16 @@ def storages_of(value: object) -> dict[int, StorageWeakRef]:
 
 
 def _written(
-    func: OpOverload, args: Args, kwargs: Kwargs, known: Container[int], result: object
+    func: OpOverload, args: Args, kwargs: Kwargs, operand_storages: Container[int], result: object
 ) -> list[torch.Tensor]:
-    """Return the floating-point tensors that an operator wrote: new results, and arguments that it
-    changed.
+    """Return the floating-point tensors that an operator wrote: new results and changed arguments.
 
-    ``known`` are old storages.
+    A result is new if one of its storages is not in ``operand_storages``.
     """
     written = [
         tensor
         for tensor in _tensors(result)
-        if any(address not in known for address in storages_of(tensor))
+        if any(address not in operand_storages for address in storages_of(tensor))
     ]
     return written + _tensors(list(written_arguments(func, args, kwargs)))
 
@@ -534,7 +539,7 @@ def operator_of(func: OpOverload) -> str:
 
 
 def reads_only_shapes(func: OpOverload) -> bool:
-    """Whether an operator reads no number of its operands."""
+    """Whether an operator reads only the shapes of its operands, not their elements."""
     operator = operator_of(func)
     return operator.endswith("_like") or operator.startswith("new_")
 
@@ -545,7 +550,7 @@ def _is_exact_copy(func: OpOverload, operands: Sequence[torch.Tensor], name: str
     return (
         func._overloadpacket in _COPIES
         and name in FORMATS
-        and all(FORMATS[name].bits >= others for others in bits)
+        and all(FORMATS[name].bits >= bits_of_operand for bits_of_operand in bits)
     )
 
 
@@ -571,8 +576,8 @@ _COMPLEX = (torch.complex64, torch.complex32)
 
 
 class Widened(OperatorMode):
-    """Replaces narrower floating-point dtypes in arguments of operators by float64, and float32
-    operands of operators that have float64 ones too; random numbers are those of eager.
+    """Replaces float16, bfloat16 and float32 in arguments of operators by float64, and the complex
+    ones by complex128; random numbers are the same as in eager.
     """
 
     def __init__(self, draws: Sequence[Sequence[torch.dtype]] = ()) -> None:
@@ -581,7 +586,9 @@ class Widened(OperatorMode):
         """Why the result is not a float64 reference; empty if it is one."""
         self.keeps_copies = False
         self._dtypes = iter(draws)
-        """Those of operands of operators that draw: others would draw other numbers."""
+        """The dtypes of the operands of each operator that draws: other dtypes would draw other
+        numbers.
+        """
 
     def __enter__(self) -> "Widened":
         """Set the default dtype too."""
@@ -597,7 +604,7 @@ class Widened(OperatorMode):
 
     def call(self, func: OpOverload, args: Args, kwargs: Kwargs) -> object:
         """Call the operator with wider arguments."""
-        kept = kwargs.get("dtype") if func._overloadpacket in _COPIES else None
+        dtype = kwargs.get("dtype") if func._overloadpacket in _COPIES else None
         if _draws(func):
             return self._drawn(func, args, kwargs)
         if func is torch.ops.aten.view.dtype:
@@ -615,10 +622,10 @@ class Widened(OperatorMode):
                     torch.Tensor, lambda tensor: tensor.to(_wider(tensor.dtype)), (args, kwargs)
                 )
         result = func(*args, **kwargs)
-        return result.copy_(result.to(kept)) if self.keeps_copies and kept in _REAL else result
+        return result.copy_(result.to(dtype)) if self.keeps_copies and dtype in _REAL else result
 
     def _drawn(self, func: OpOverload, args: Args, kwargs: Kwargs) -> object:
-        """Draw what eager draws, which depends on dtypes, and widen it."""
+        """Draw random numbers in eager's dtypes, on which the numbers depend, and widen them."""
         dtypes = iter(next(self._dtypes, ()))
         operands = pytree.tree_map_only(
             torch.Tensor, lambda tensor: tensor.to(next(dtypes)), (args, kwargs)
@@ -641,30 +648,33 @@ class Widened(OperatorMode):
         )
 
 
-def is_what_casts_lose(eager: object, wide: object, kept: object) -> bool:
-    """Whether eager's answer is what the casts of the function lose: in 64 neighbours the float64
-    answer without their roundings is another one for a quarter of the elements.
+def is_what_casts_lose(eager: object, wide: object, with_casts: object) -> bool:
+    """Whether eager's answer depends on the roundings by casts in the function: among 64
+    neighbouring elements, a quarter of the float64 answers differ by more than half without these
+    roundings, and eager agrees with the answers that have them.
 
     Roundings of ordinary mixed precision are small compared with the answer.
     """
-    leaves = list(filter(is_strided, tensor_leaves((eager, wide, kept))))
+    leaves = list(filter(is_strided, tensor_leaves((eager, wide, with_casts))))
     if len(leaves) != 3:
         return False
     ours, without, right = map(to_wide, leaves)
     if not len(ours) == len(without) == len(right):
         return False
-    apart = (right - without).abs()
-    is_other = (apart > torch.maximum(right.abs(), without.abs()) / 2) & (
-        (ours - right).abs() <= apart / 16
+    difference = (right - without).abs()
+    is_other = (difference > torch.maximum(right.abs(), without.abs()) / 2) & (
+        (ours - right).abs() <= difference / 16
     )
     rows = is_other.double().split(LEAST_NEIGHBOURS)
     return any(float(row.mean()) >= 1 / 4 for row in rows[: max(len(ours) // LEAST_NEIGHBOURS, 1)])
 
 
 class Reported(TorchFunctionMode):  # type: ignore[misc]  # mypy does not follow torch: this base class has the type Any
-    """Lets the spec's Python read a narrower dtype from the tensors of a run in float64, as it does
-    in the case; ``keeps_casts`` lets the mode of operators keep the roundings of casts that it
-    names, not of those by autocast or within operators.
+    """Reports the dtype ``narrow`` for float64 tensors to the spec's Python, which reads it in the
+    case.
+
+    With ``keeps_casts``, ``mode`` keeps the roundings of explicit casts (``to``, ``half``), not of
+    those by autocast or within operators.
     """
 
     def __init__(self, mode: Widened | Jittered, narrow: torch.dtype, *, keeps_casts: bool) -> None:
@@ -690,8 +700,8 @@ class Reported(TorchFunctionMode):  # type: ignore[misc]  # mypy does not follow
 
 
 def narrow_dtype(tensors: Iterable[torch.Tensor]) -> torch.dtype:
-    """Return the first real dtype below float64 of ``tensors``, which a function of them may read
-    in the case and not in float64; float32 where there is none.
+    """Return the dtype of the first tensor narrower than float64 (for a complex one, of its parts);
+    float32 if there is none.
     """
     real = {torch.complex64: torch.float32, torch.complex32: torch.float16}
     dtypes = (real.get(tensor.dtype, tensor.dtype) for tensor in tensors)
@@ -711,8 +721,8 @@ def _wider(dtype: torch.dtype) -> torch.dtype:
 
 
 def to_dtypes(tensors: Iterable[torch.Tensor], dtypes: Mapping[torch.dtype, torch.dtype]) -> None:
-    """Give each tensor its numbers in another dtype, in place; raise ``TypeError`` as ``change``
-    does.
+    """Convert each tensor in place to the dtype that ``dtypes`` has for its own; raise
+    ``TypeError`` as ``change`` does.
     """
     change(tensors, lambda tensor: tensor.to(dtypes.get(tensor.dtype, tensor.dtype)))
 
@@ -720,11 +730,12 @@ def to_dtypes(tensors: Iterable[torch.Tensor], dtypes: Mapping[torch.dtype, torc
 def change(
     tensors: Iterable[torch.Tensor], changed: Callable[[torch.Tensor], torch.Tensor]
 ) -> None:
-    """Give each floating-point tensor, in place, other numbers, which may be of another dtype.
+    """Replace the numbers of each floating-point tensor in place by those that ``changed`` returns,
+    of the same shape and any dtype.
 
-    Identity, class, hooks and attributes of tensors remain. Each memory is changed once: tensors
-    that share it still do. Raise ``TypeError`` for tensors that are not plain, and where one memory
-    has numbers of two dtypes.
+    Identity, class, hooks and attributes of tensors are preserved. Each storage is changed once, so
+    tensors that share memory still do. Raise ``TypeError`` for tensors that are not plain, and for
+    tensors of two dtypes that share memory.
     """
     by_storage: dict[int, list[torch.Tensor]] = {}
     for tensor in tensors:

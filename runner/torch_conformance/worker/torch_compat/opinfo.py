@@ -90,12 +90,12 @@ class Operator:
 def in_forms(
     operator: Operator, samples: list[Sample], forms: Sequence[str]
 ) -> Iterator[tuple[int, Sample]]:
-    """Yield what is made of the samples, numbered after them; before a further call the sample
-    itself.
+    """Yield numbered samples that are transformed into the given forms; numbers continue after
+    those of ``samples``. A form that is a further call follows its original sample.
     """
     calls = [(sample.args, sample.kwargs) for sample in samples]
-    made = sample_forms.in_forms(operator.function, calls, forms)
-    for number, (base, form, args, kwargs) in enumerate(made, len(samples)):
+    transformed = sample_forms.in_forms(operator.function, calls, forms)
+    for number, (base, form, args, kwargs) in enumerate(transformed, len(samples)):
         sample = Sample(args, kwargs, form)
         yield from [(base, samples[base])] * sample.is_further_call
         yield number, sample

@@ -168,8 +168,8 @@ def recorded(record: Record, *, of_backward: bool = False) -> Iterator[None]:
         above = list(_above(event))
         if not (name := _computing(event)) or not counted.isdisjoint(above):
             continue
-        own = _is_of_device(event, tensors.get(event.id, []))
-        if not own:  # what a kernel of the device calls counts too
+        is_own = _is_of_device(event, tensors.get(event.id, []))
+        if not is_own:  # what a kernel of the device calls counts too
             counted.add(event)
         nodes = [
             other.name.removeprefix(_NODE)
@@ -186,7 +186,7 @@ def recorded(record: Record, *, of_backward: bool = False) -> Iterator[None]:
             )
             dtype = str(dtypes[0]).removeprefix("torch.") if dtypes else ""
             overload = event.overload_name or "default"
-            record.operators.append(Operator(name, event.input_shapes, overload, dtype, own))
+            record.operators.append(Operator(name, event.input_shapes, overload, dtype, is_own))
     kernels = _kernels_without_operator(recorded_events)
     record.operators.extend(Operator(name, []) for name in kernels)
 
@@ -226,7 +226,7 @@ class Origins(OperatorMode):
         return result
 
     def through(self, graph: Function, *inputs: object) -> object:
-        """Call a compiled graph: what it returns comes from where its inputs come from."""
+        """Call a compiled graph; its results inherit the origins of its inputs."""
         origins = self._origins(storages_of(inputs))  # inductor's graphs clear the list of inputs
         self._depth += 1
         try:
@@ -237,15 +237,15 @@ class Origins(OperatorMode):
         return result
 
     def of(self, answer: object, changed: Iterable[torch.Tensor]) -> list[str]:
-        """Return the operators that an answer, and what a call changed, come from."""
+        """Return the operators from which an answer and the changed tensors come."""
         origins = self._origins(storages_of((answer, list(changed))))
         if any(isinstance(leaf, int | float) for leaf in pytree.tree_leaves(answer)):
             origins |= self._numbers
         return [name for at, name in enumerate(self._names) if origins >> at & 1]
 
     def _origins(self, storages: Iterable[int]) -> int:
-        known = (self._of.get(address, (None, 0))[1] for address in storages)
-        return functools.reduce(int.__or__, known, 0)
+        origins = (self._of.get(address, (None, 0))[1] for address in storages)
+        return functools.reduce(int.__or__, origins, 0)
 
     def _add(self, storages: Mapping[int, StorageWeakRef], origins: int) -> None:
         for address, storage in storages.items():
@@ -260,14 +260,14 @@ def facts(calls: Iterable[tuple[Record, Record]]) -> dict[str, Any]:
     eager, left, replaces = list[str](), list[str](), dict[str, set[int]]()
     overloads, places, kinds = list[str](), list[str](), list[str]()
     for of_eager, of_call in calls:
-        taken, whole = set[int](), dict(enumerate(of_eager.operators, len(eager)))
+        matched, whole = set[int](), dict(enumerate(of_eager.operators, len(eager)))
         of_aten = [operator for operator in of_call.operators if not operator.is_of_device]
         for name, shapes, *_ in of_aten:
             alike = [at for at, own in whole.items() if own.name.rstrip("_") == name.rstrip("_")]
             # out= comes last
             same = [at for at in alike if (own := whole[at].shapes) == shapes[: len(own)]]
-            place = [at for at in same if at not in taken][:1] or same[:1]
-            taken.update(place)
+            place = [at for at in same if at not in matched][:1] or same[:1]
+            matched.update(place)
             # one with other arguments may do the work of several, and another one that of any
             replaces.setdefault(name, set()).update(place or alike or whole)
         eager += [operator.name for operator in of_eager.operators]
@@ -309,8 +309,8 @@ class Lines(OperatorMode):
 
 
 def _tensors_of(roots: Iterable[Any]) -> dict[int, list[Any]]:
-    """Return what the profiler knows of the tensors that each operator was called with, by the
-    number of its event.
+    """Return the profiler's descriptions of the tensor arguments of each operator, by correlation
+    id.
     """
     tensors, waiting = dict[int, list[Any]](), [*roots]
     while waiting:

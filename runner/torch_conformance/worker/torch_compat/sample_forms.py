@@ -41,13 +41,13 @@ def in_forms(
     largest = sorted(range(len(calls)), key=elements, reverse=True)
     for form in forms:
         for number in largest:
-            made = [
+            transformed = [
                 call
                 for call in FORMS[form](calls[number])
                 if call is not None and _takes(function, call)
             ]
-            if made:
-                yield from ((number, form, *call) for call in made)
+            if transformed:
+                yield from ((number, form, *call) for call in transformed)
                 break
 
 
@@ -78,22 +78,22 @@ def _takes(function: Callable[..., object], call: Call) -> bool:
     except Exception:  # an operator refuses arguments with any exception
         return False
     pairs = zip(*map(_tensors, ((args, kwargs), copied())), strict=True)
-    return all(0 not in now.stride() or torch.equal(now, before) for now, before in pairs)
+    return all(0 not in after.stride() or torch.equal(after, before) for after, before in pairs)
 
 
 def _changed(call: Call, change: Change, most: int) -> Call | None:
     """Return a call with the first ``most`` tensors that ``change`` changes; None where it changes
     none, for which it returns None.
     """
-    known, count = {id(tensor) for tensor in _tensors(call)}, 0
+    addresses, count = {id(tensor) for tensor in _tensors(call)}, 0
 
     def other(tensor: torch.Tensor) -> torch.Tensor:
         nonlocal count
-        if id(tensor) not in known or count == most:
+        if id(tensor) not in addresses or count == most:
             return tensor
-        made = change(tensor.detach())
-        count += made is not None
-        return tensor if made is None else made.requires_grad_(tensor.requires_grad)
+        result = change(tensor.detach())
+        count += result is not None
+        return tensor if result is None else result.requires_grad_(tensor.requires_grad)
 
     result = pytree.tree_map_only(torch.Tensor, other, call)
     return result if count else None

@@ -141,8 +141,8 @@ def remote_caches() -> dict[str, dict[str, int]]:
     """
     counts, stats = ("hit", "miss", "put", "exception"), _of_caches()
     return {
-        name: {count: int(getattr(seen, count)) for count in counts}
-        for name, seen in stats.items()
+        name: {count: int(getattr(stat, count)) for count in counts}
+        for name, stat in stats.items()
         if name.startswith("Remote")
     }
 
@@ -164,7 +164,7 @@ def counts_kept() -> Iterator[None]:
     spaces, caches = _counters(), _of_caches()
     counted = {space: dict(names) for space, names in spaces.items()}
     measured = {name: copy.copy(value) for name, value in _metrics().items()}
-    remote = {name: copy.copy(seen) for name, seen in caches.items()}
+    remote = {name: copy.copy(stat) for name, stat in caches.items()}
     try:
         yield
     finally:

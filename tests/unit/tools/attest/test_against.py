@@ -15,7 +15,7 @@ from torch_conformance.record.case_files import digest
 from torch_conformance.record.journal import NamedRun
 from torch_conformance.run.compared_runs import read_placed
 from torch_conformance.tools.attest import verification
-from torch_conformance.tools.attest.against import Apart
+from torch_conformance.tools.attest.against import Deviation
 from torch_conformance.tools.attest.archive import packed, unpacked
 from torch_conformance.tools.attest.packing import members_of, recorded
 from torch_conformance.tools.attest.recompute import Recomputation
@@ -205,7 +205,7 @@ def test_numbers_of_another_torch_are_no_contradiction(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     here = torch or Archive(honest).lines[0]["environment"]["torch"]
-    apart = Apart(ONE, 1, "eager's number", "1.0", "2.0")
+    apart = Deviation(ONE, 1, "eager's number", "1.0", "2.0")
     found = Recomputation(seed=1, torch=here, cases=(ONE,), numbers=1, differ=(apart,))
     monkeypatch.setattr(verification, "recomputed", lambda *_, **__: found)
     result = verified(packed(honest), recompute=1)

@@ -828,7 +828,7 @@ CONTENTS: dict[str, Kind] = {
         "verdicts",
         step(counters={"inductor": {"fxgraph_cache_miss": 1, "fxgraph_cache_bypass": -1}}),
     ),
-    "a metric that is no number": Kind(
+    "a metric that is not a number": Kind(
         "verdicts", step(metrics={"generated_kernel_count": {"$float": "nan"}})
     ),
     "a text is called masked": Kind("verdicts", verdict(0, detail="*** is well")),
@@ -873,7 +873,7 @@ OF_FACTS: Mapping[str, Callable[[Archive], object]] = {
         measured={"8": kernels(launched={"fused": 0, "extern": 1})}
     ),
     "a difference that its numbers do not give": step(measured={"9": compared(excess=0.5)}),
-    "a difference that is no number": step(measured={"9": compared(excess={"$float": "nan"})}),
+    "a difference that is not a number": step(measured={"9": compared(excess={"$float": "nan"})}),
     "an element that its shape does not have": step(measured={"9": compared(worst_index=[2])}),
     "a number that its repetition does not give": step(
         measured={"9": {"tried": [{"measured": compared(worst_value=2.0)}]}}

@@ -153,9 +153,9 @@ def rows_of_backends(suite: Suite, cases: Sequence[Case], machine: Machine) -> l
     """Return a row for each backend with some of the cases, by the same rules as ``list``."""
     rows: list[Row] = []
     for name, backend in suite.backends.by_name.items():
-        if not (own := [case for case in cases if case.backend == name]):
+        if not (cases_of_backend := [case for case in cases if case.backend == name]):
             continue
-        verdicts = capabilities.availabilities_of(own, machine)
+        verdicts = capabilities.availabilities_of(cases_of_backend, machine)
         prospect = prospect_of_cases((verdict.availability, verdict.reason) for verdict in verdicts)
         runs = bool(prospect.possible) or (None if prospect.uncertain else False)
         rows.append(row_of(name, backend.summary, prospect, runs, f"--backend {name}"))

@@ -103,9 +103,9 @@ class Decision:
 
     def left_of(self, when: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """Return what stays of a condition; None where it does not hold."""
-        left = dict(when or {})
-        decided = {word: left.pop(word) for word in self.words & left.keys()}
-        return left if holds(decided, self.surroundings) else None
+        undecided = dict(when or {})
+        decided = {word: undecided.pop(word) for word in self.words & undecided.keys()}
+        return undecided if holds(decided, self.surroundings) else None
 
     def steps_of(self, case: Case) -> list[Step]:
         """Return the steps that may apply."""
@@ -127,9 +127,9 @@ def decision_of(case: Case, backends: Backends) -> Decision:
     return Decision(surroundings, frozenset(words), frozenset(ALL_STAGES).difference(stages))
 
 
-def surroundings_in(case: Case, backends: Backends, known: Surroundings) -> Surroundings:
-    """Return what the conditions of a case ask for, on the machine of ``known``."""
-    return surroundings_for(backends.by_name[case.backend], known, case.target)
+def surroundings_in(case: Case, backends: Backends, surroundings: Surroundings) -> Surroundings:
+    """Return what the conditions of a case ask for, on the machine of ``surroundings``."""
+    return surroundings_for(backends.by_name[case.backend], surroundings, case.target)
 
 
 def reduced_document_of(case: Case, surroundings: Surroundings) -> Document:
@@ -154,8 +154,8 @@ def reduced_document_of(case: Case, surroundings: Surroundings) -> Document:
         }
     document["torch"] = {**document["torch"], "seed": seed_of(case)}
     idle = "covers tags requires control timeout on_request exclusive retries".split()
-    kept = {name: value for name, value in document.items() if value and name not in idle}
-    return without_idle_spies(kept)
+    remaining = {name: value for name, value in document.items() if value and name not in idle}
+    return without_idle_spies(remaining)
 
 
 def document_of(case: Case, backends: Backends) -> Document:
@@ -175,9 +175,9 @@ def document_of(case: Case, backends: Backends) -> Document:
     if SAMPLES in first or TRITON in first:
         left_out |= {*"function functions entry let spies handlers inputs".split()}
         if words := first.get(SAMPLES):
-            kept = [name for name in ("samples", "gradients", "forms") if name in words]
+            keys = [name for name in ("samples", "gradients", "forms") if name in words]
             opinfo = {"dtypes": [words["dtype"]], "calls": [words["call"]]}
-            document["source"] = {"opinfo": opinfo | {name: words[name] for name in kept}}
+            document["source"] = {"opinfo": opinfo | {name: words[name] for name in keys}}
         document |= {TRITON: first.get(TRITON), "expect": first.get("expect")}
     elif len(steps) == 1 and first.keys() <= {"call", "expect"} and first.get("call") == {}:
         document["expect"] = first.get("expect")
@@ -279,13 +279,13 @@ def without_idle_spies(document: Document) -> Document:
         for claim in step.get("expect", [])
         if "calls" in claim
     }
-    kept = {
+    spies = {
         name: spy
         for name, spy in (document.get("spies") or {}).items()
         if name in claimed or {"result", "instead", "around"} & set(spy)
     }
-    changed = {**document, "spies": kept}
-    if not kept:
+    changed = {**document, "spies": spies}
+    if not spies:
         del changed["spies"]
     return changed
 
@@ -302,8 +302,8 @@ def _lines(document: Document, origin: Origin) -> Iterator[str]:
             for key, part in value.items():
                 comment = origin(name, key)
                 # what the backend sets and only its machine knows cannot be set again: it is shown
-                shown = "  # " if comment.startswith("backend") and "{{" in str(part) else "  "
-                yield from (f"{shown}{text}" for text in _commented(block(key, part), comment))
+                indent = "  # " if comment.startswith("backend") and "{{" in str(part) else "  "
+                yield from (f"{indent}{text}" for text in _commented(block(key, part), comment))
         elif name in _LISTS:
             yield f"{name}:"
             for index, part in enumerate(value):
@@ -358,9 +358,9 @@ def step_of(step: Step, decision: Decision) -> Document:
         document["when"] = plain(when)
     if step.repeat != 1:
         document["repeat"] = step.repeat
-    kept = [expectation for _, expectation in expectations_of(step, decision)]
-    if kept:
-        document["expect"] = kept
+    expectations = [expectation for _, expectation in expectations_of(step, decision)]
+    if expectations:
+        document["expect"] = expectations
     return document
 
 
@@ -387,13 +387,13 @@ def _decided(body: object, decision: Decision) -> Json:
     if isinstance(body, list) and is_conditional(body):
         entries: list[Document] = []
         for entry in body:
-            left = decision.left_of(entry.get("when"))
-            if left is None:
+            condition = decision.left_of(entry.get("when"))
+            if condition is None:
                 continue
             value = _decided(entry["value"], decision)
-            if not left:
+            if not condition:
                 return [*entries, {"value": value}] if entries else value
-            entries.append({"when": left, "value": value})
+            entries.append({"when": condition, "value": value})
         return entries or _NOTHING
     if not isinstance(body, Mapping):
         return body
@@ -435,10 +435,10 @@ def main(options: ExplainOptions) -> ExitCode:
     verdicts = [(case, capabilities.availability_of(case, machine)) for case in cases]
     files = load_waivers(waiver_files, suite.backends)
     waivers = Waivers(files, today=datetime.now(UTC).date())
-    known = surroundings_of(machine.torch, machine)
+    machine_surroundings = surroundings_of(machine.torch, machine)
     for number, (case, verdict) in enumerate(verdicts):
         output.raw("---\n" if number else "")
-        surroundings = surroundings_in(case, suite.backends, known)
+        surroundings = surroundings_in(case, suite.backends, machine_surroundings)
         output.lines(_text(case, verdict, suite, waivers, surroundings))
     return ExitCode.OK
 

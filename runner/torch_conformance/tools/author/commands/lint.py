@@ -138,10 +138,10 @@ def _dtypes(case: Case) -> tuple[str, ...]:
     texts = [str(part) for part in (body.inputs, body.let, dict(case.params), body.context)]
     texts += [block.text for block in body.blocks]
     words = {_OTHER.get(word, word) for text in texts for word in _DTYPE.findall(text)}
-    named = words & set(DEFAULTS)
-    if not named or any(isinstance(entry, dict) and "dtype" not in entry for entry in body.inputs):
-        named.add("float32")
-    return tuple(sorted(named))
+    dtypes = words & set(DEFAULTS)
+    if not dtypes or any(isinstance(entry, dict) and "dtype" not in entry for entry in body.inputs):
+        dtypes.add("float32")
+    return tuple(sorted(dtypes))
 
 
 # -- conditions: what only a machine knows counts as possible --------------------------------------
@@ -191,9 +191,10 @@ def _vendors(case: Case) -> frozenset[str] | None:
         return frozenset({TARGETS[case.target].vendor})
     if not devices.is_accelerator(case.device):
         return frozenset()
-    named = {need.name for need in case.requires}
+    capabilities = {need.name for need in case.requires}
     return (
-        frozenset(build.vendor for build in devices.builds() if build.capability in named) or None
+        frozenset(build.vendor for build in devices.builds() if build.capability in capabilities)
+        or None
     )
 
 
@@ -204,12 +205,12 @@ def unjudged_expectation(spec: Spec) -> Iterator[Problem]:
     if SOURCE in spec.anatomy.data or not spec.cases:
         return
     document = spec.document
-    judged: set[str] = set()
+    judged_ids: set[str] = set()
     for step in spec.anatomy.steps:
         running = [case for case in spec.cases if may_hold(step.when, case, spec)]
         for raw in step.expectations:
             judging = [case for case in running if _judges(raw, case, spec)]
-            judged |= {case.id for case in judging}
+            judged_ids |= {case.id for case in judging}
             if not judging:
                 names = ", ".join(dict.fromkeys(case.backend for case in spec.cases))
                 message = f"no case judges this {raw.kind}: it never applies to {names}"
@@ -222,8 +223,8 @@ def unjudged_expectation(spec: Spec) -> Iterator[Problem]:
                     message = "no case of the spec fulfils the condition of this value"
                     hint = "correct the condition, or remove the value"
                     yield document.position(path), message, hint
-    silent = [case.id for case in spec.cases if case.id not in judged]
-    if silent and judged:
+    silent = [case.id for case in spec.cases if case.id not in judged_ids]
+    if silent and judged_ids:
         more = f" and {len(silent) - 1} more" if len(silent) > 1 else ""
         hint = "such a case is an ERROR when it is run: add an expectation, or exclude it"
         yield document.position(()), f"no expectation applies to {silent[0]}{more}", hint
@@ -309,7 +310,7 @@ def main(options: LintOptions) -> ExitCode:
     """Print a line for each finding, then a count; exit 1 when there is one."""
     findings, specs = lint(options)
     if options.json:
-        shown = [
+        documents = [
             {
                 "rule": finding.rule,
                 **asdict(finding.position),
@@ -318,13 +319,13 @@ def main(options: LintOptions) -> ExitCode:
             }
             for finding in findings
         ]
-        output.document({"format": 1, "specs": specs, "findings": shown})
+        output.document({"format": 1, "specs": specs, "findings": documents})
     else:
         lines = (
             f"{finding.position}: {finding.rule}: {finding.message} ({finding.hint})"
             for finding in findings
         )
         output.lines(map(one_line, lines))
-        found = counted(len(findings), "finding") if findings else "no findings"
-        output.line(f"{counted(specs, 'spec')}, {found}")
+        summary = counted(len(findings), "finding") if findings else "no findings"
+        output.line(f"{counted(specs, 'spec')}, {summary}")
     return ExitCode.FAILED if findings else ExitCode.OK

@@ -105,23 +105,23 @@ _PARTS = {
 """The definition of an entry of each of these lists: its schema and its name."""
 
 
-def _shipped(asked: str) -> SpecPath:
+def _shipped(pattern: str) -> SpecPath:
     """Return the one shipped spec that a file, a name, a glob or the id of a case names."""
     specs = {f"{spec.area}/{spec.path.stem}": spec for spec in discover([], [])}
-    if (file := Path(asked)).is_file():
-        found = [name for name, spec in specs.items() if spec.path == file.resolve()]
+    if (file := Path(pattern)).is_file():
+        matches = [name for name, spec in specs.items() if spec.path == file.resolve()]
     else:
-        name = asked.partition("[")[0].removeprefix("specs/").removesuffix(".yaml")
-        found = [*filter(glob(name).fullmatch, specs)]
-    if len(found) == 1:
-        return specs[found[0]]
-    if found:
+        name = pattern.partition("[")[0].removeprefix("specs/").removesuffix(".yaml")
+        matches = [*filter(glob(name).fullmatch, specs)]
+    if len(matches) == 1:
+        return specs[matches[0]]
+    if matches:
         raise UsageError(
-            f"{len(found)} shipped specs match '{one_line(asked)}': name one of them "
-            f"({one_of(found)})"
+            f"{len(matches)} shipped specs match '{one_line(pattern)}': name one of them "
+            f"({one_of(matches)})"
         )
-    hint = did_you_mean(asked, specs) or "'torch-conformance list specs' prints the ids"
-    raise UsageError(f"no shipped spec matches '{one_line(asked)}' ({hint})")
+    hint = did_you_mean(pattern, specs) or "'torch-conformance list specs' prints the ids"
+    raise UsageError(f"no shipped spec matches '{one_line(pattern)}' ({hint})")
 
 
 def explained(document: Document, area: str) -> str:
@@ -130,12 +130,12 @@ def explained(document: Document, area: str) -> str:
     What only the shipped spec may say goes: the upstream tests that it restates, and the schema's
     relative path.
     """
-    lines, known = _text(document).splitlines(), set[tuple[str, ...]]()
+    lines, explained = _text(document).splitlines(), set[tuple[str, ...]]()
     comments: dict[int, list[str]] = {}
     for path, mark in document.key_marks.items():
         part, meaning = _meaning(path)
-        if meaning and part not in known:
-            known.add(part)
+        if meaning and part not in explained:
+            explained.add(part)
             comments.setdefault(mark.line, []).append(f"# {path[-1]}: {meaning}")
     marks = {path[0]: mark.line for path, mark in document.key_marks.items() if len(path) == 1}
     first = marks.get("covers", 0)

@@ -174,12 +174,12 @@ def signature_of(result: CaseResult) -> Signature | None:
         return None
     verdicts = result.failed
     raised = any(verdict.kind == "raised" for verdict in verdicts)
-    kept = [verdict for verdict in verdicts if not (raised and verdict.kind == "proof")]
+    relevant = [verdict for verdict in verdicts if not (raised and verdict.kind == "proof")]
     return Signature(
         outcome=result.outcome,
         failure_type=result.failure_type,
         verdicts=frozenset(
-            (verdict.kind, verdict.status.value, _said(verdict)) for verdict in kept
+            (verdict.kind, verdict.status.value, _said(verdict)) for verdict in relevant
         ),
         phase=result.phase,
     )
@@ -267,15 +267,15 @@ class Trials:
         verdict = capabilities.availability_of(case, machine)
         if verdict.reason:
             raise UsageError(f"{case.id} cannot run here: {verdict.reason}")
-        here = surroundings_of(machine.torch, machine)
-        (result,) = runner.run([without_benches(case)], here, lambda _: "")
+        surroundings = surroundings_of(machine.torch, machine)
+        (result,) = runner.run([without_benches(case)], surroundings, lambda _: "")
         return result
 
     def surroundings(self, case: Case) -> Surroundings:
         """Return what the conditions of a case ask for."""
         machine = self.runner(case)[1]
-        known = surroundings_of(machine.torch, machine)
-        return surroundings_in(case, self.suite.backends, known)
+        surroundings = surroundings_of(machine.torch, machine)
+        return surroundings_in(case, self.suite.backends, surroundings)
 
     def runner(self, case: Case) -> tuple[CaseRunner, Machine]:
         """Return what runs a case, and the facts of the machine."""
@@ -288,7 +288,7 @@ class Trials:
         return self._runners[key]
 
     def case_of(self, document: Document, path: Path | None = None, head: str = "") -> Case | None:
-        """Write a document, and return its one case; None where it is no valid spec of one case."""
+        """Write a document; return its case, or None unless it is a valid spec of one case."""
         self._number += 1
         path = path or self.folder / "candidates" / str(self._number) / f"{NAME}.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -372,11 +372,11 @@ def operators_of(graph: str) -> str:
     """Return the operators of a graph as dynamo prints it, with the dtypes of their results in
     torch's abbreviations.
     """
-    found = [
+    operators = [
         node["write"] or f"{node['call'] or node['sign'] or 'getitem'}({node['dtype']})"
         for node in _NODE.finditer(graph)
     ]
-    return ", ".join(dict.fromkeys(found))
+    return ", ".join(dict.fromkeys(operators))
 
 
 def cause_of(best: Document, trials: Trials) -> str:
@@ -388,7 +388,7 @@ def cause_of(best: Document, trials: Trials) -> str:
         for step in best["steps"]
     ]
     for words, sections in SWITCHES.items():
-        changed = {name: {**best.get(name, {}), **own} for name, own in sections.items()}
+        changed = {name: {**best.get(name, {}), **options} for name, options in sections.items()}
         case = trials.case_of({**best, **changed, "steps": steps})
         if case is None:
             continue
@@ -438,9 +438,9 @@ def shrink(
                 "made smaller"
             )
         say(f"run 1 of the case: {signature}")
-        again = signature_of(trials.run(case))
-        if again != signature:
-            other = "PASS" if again is None else str(again)
+        new_signature = signature_of(trials.run(case))
+        if new_signature != signature:
+            other = "PASS" if new_signature is None else str(new_signature)
             raise UsageError(
                 f"{case.id} is flaky: {signature}, then {other}: 'run --repeat' says how "
                 "often it fails"
@@ -473,7 +473,7 @@ def shrink(
         search.run()
         head = f"# a smaller case with the failure of {case.id}\n"
         cause = ""
-        is_of_numbers = any(said == "numbers" for _, _, said in signature.verdicts)
+        is_of_numbers = any(failure == "numbers" for _, _, failure in signature.verdicts)
         if is_of_numbers and search.ended != "interrupted":
             say("looking for the switch that makes the numbers right")
             cause = cause_of(search.best, trials)
@@ -530,8 +530,8 @@ def script_of_sample(case: Case, sample: int) -> str:
         **{**words, "op": ascii(words["op"]), "variant": ascii(words["variant"])},
         main=[
             f"{module}.{name} = {value!a}"
-            for module, named in options
-            for name, value in named.items()
+            for module, options_of_module in options
+            for name, value in options_of_module.items()
         ],
         **dict.fromkeys(("options", "module", "params", "shows_code", "needs_values"), ""),
         helpers={"check"},
@@ -562,16 +562,18 @@ def main(options: ReproOptions) -> ExitCode:
     if options.sample is not None:
         raise UsageError("--sample goes with a case of torch's database of operators")
     KNOWN.learn_environment(case.body.settings.env)
-    again = shlex.join(["torch-conformance", "run", *map(str, options.paths), "--select", case.id])
+    command = shlex.join(
+        ["torch-conformance", "run", *map(str, options.paths), "--select", case.id]
+    )
     machine = capabilities.inspect_files(installed_torch())
-    known = surroundings_of(machine.torch, machine)
-    surroundings = surroundings_in(case, suite.backends, known)
+    machine_surroundings = surroundings_of(machine.torch, machine)
+    surroundings = surroundings_in(case, suite.backends, machine_surroundings)
     try:
         program = script_of(
             without_benches(case), surroundings, machine.facts, machine.torch or "unknown"
         )
     except (NothingChecked, TemplateError) as error:  # the latter: this machine lacks a fact
-        raise UsageError(f"no script: {error} ('{again}' runs this case)") from error
+        raise UsageError(f"no script: {error} ('{command}' runs this case)") from error
     output.raw(program.text)
     for text in program.unchecked:
         output.note(f"not checked by the script: {text}")

@@ -95,5 +95,5 @@ def _values(allowed: Sequence[str]) -> dict[str, Any]:
     literals = [json.loads(word) for word in allowed if word not in KINDS]
     types = [_TYPES[word] for word in allowed if word in _TYPES]
     values = [*([{"enum": literals}] if literals else []), *([{"type": types}] if types else [])]
-    said = {"description": f"Allowed: {shown_types(allowed)}"}
-    return {**said, "anyOf": [*values, _WITH_TEMPLATE, _REF]} if allowed else {}
+    description = {"description": f"Allowed: {shown_types(allowed)}"}
+    return {**description, "anyOf": [*values, _WITH_TEMPLATE, _REF]} if allowed else {}

@@ -158,9 +158,9 @@ def proposals(options: WaiveOptions) -> tuple[list[Draft], list[str]]:
 
 def _can_be_waived(result: CaseResult) -> bool:
     """Whether a result, or a part of a flaky one without an ERROR, is a failure for waivers."""
-    seen = outcomes_of(result)
-    is_flaky = result.outcome is Outcome.FLAKY and Outcome.ERROR not in seen
-    return result.outcome in WAIVABLE or (is_flaky and not seen.isdisjoint(WAIVABLE))
+    outcomes = outcomes_of(result)
+    is_flaky = result.outcome is Outcome.FLAKY and Outcome.ERROR not in outcomes
+    return result.outcome in WAIVABLE or (is_flaky and not outcomes.isdisjoint(WAIVABLE))
 
 
 def outcomes_of(result: CaseResult) -> set[Outcome]:

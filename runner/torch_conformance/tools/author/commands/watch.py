@@ -271,10 +271,10 @@ class Watch:
                 for case_id in sorted(failed & ids & self._known.keys() - set(self._failing()))
                 if self._known[case_id].outcome.is_executed
             )
-            left = [case_id for case_id in self._failing() if case_id not in ids]
-            output.lines(f"still failing: {case_id}" for case_id in left[:_SHOWN])
-            if len(left) > _SHOWN:
-                output.lines([f"still failing: {len(left) - _SHOWN} more"])
+            still_failing = [case_id for case_id in self._failing() if case_id not in ids]
+            output.lines(f"still failing: {case_id}" for case_id in still_failing[:_SHOWN])
+            if len(still_failing) > _SHOWN:
+                output.lines([f"still failing: {len(still_failing) - _SHOWN} more"])
             if not results:
                 output.note("no case of the changed files is selected")
             output.note(
@@ -291,7 +291,7 @@ class Watch:
         state, before = installed_state(), self._state
         self._state = state
         if state != before and self._kept.close():
-            output.note("torch or another package changed: torch starts anew")
+            output.note("torch or another package changed: torch is restarted")
         problems: list[Diagnostic] = []
         specs = discover(self._options.paths, problems)
         if problems:

@@ -2,7 +2,7 @@
 torch_conformance.tools.offline.worker.entry SOCKET PARENT``.
 """
 
-from torch_conformance.tools.offline.worker.zygote import alone
+from torch_conformance.tools.offline.worker.zygote import work_until_end
 
 if __name__ == "__main__":
-    alone()
+    work_until_end()

@@ -69,7 +69,7 @@ def compiled(kernel: "JITFunction", arguments: Mapping[str, Any], target: Target
     options = dict(arguments.get("options") or {})
     with printed() as report:
         compiled_kernel = compiler.compile(source, target=gpu, options=options)
-    return taken(compiled_kernel, target, report.getvalue())
+    return artifacts_of(compiled_kernel, target, report.getvalue())
 
 
 @contextlib.contextmanager
@@ -83,7 +83,7 @@ def printed() -> Iterator[io.StringIO]:
         sys.stdout.write(text.getvalue())
 
 
-def taken(compiled_kernel: "CompiledKernel", target: Target, printed: str) -> Compiled:
+def artifacts_of(compiled_kernel: "CompiledKernel", target: Target, printed: str) -> Compiled:
     """Return the texts and metadata of what Triton made; ``printed`` is the report of the
     assembler.
     """
@@ -96,8 +96,8 @@ def taken(compiled_kernel: "CompiledKernel", target: Target, printed: str) -> Co
         for name, value in compiled_kernel.metadata._asdict().items()
         if name not in _NOT_RECORDED
     }
-    own = {"binary_bytes": len(binary), "binary_sha256": hashlib.sha256(binary).hexdigest()}
-    return Compiled(texts=tuple(texts), metadata={**plain, **own})
+    of_binary = {"binary_bytes": len(binary), "binary_sha256": hashlib.sha256(binary).hexdigest()}
+    return Compiled(texts=tuple(texts), metadata={**plain, **of_binary})
 
 
 def _value(value: object) -> Json:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch_conformance.tools.offline.simulated_options import FIXED
-from torch_conformance.worker.process.channel import said
+from torch_conformance.worker.process.channel import exception_text
 from torch_conformance.worker.torch_compat import choice_census, compiling, torch_state
 from torch_conformance.worker.torch_compat.choice_census import Tuning
 
@@ -66,8 +66,8 @@ _recording: list[Recording] = [Recording()]
 
 def take(*, compiles_candidates: bool = True) -> Recording:
     """Return the recording, and begin a new one."""
-    taken, _recording[0] = _recording[0], Recording(compiles_candidates=compiles_candidates)
-    return taken
+    recording, _recording[0] = _recording[0], Recording(compiles_candidates=compiles_candidates)
+    return recording
 
 
 class _Module:
@@ -217,7 +217,7 @@ def _record_selection(call: compiling.Call) -> object:
                 list(compiled_configs(getattr(module, request.kernel_name)))
             except Exception as error:  # a compiler may raise anything: it is counted
                 tally["failed"] += 1
-                tally["error"] = tally["error"] or " ".join(said(error).split())[:300]
+                tally["error"] = tally["error"] or " ".join(exception_text(error).split())[:300]
             else:
                 tally["compiled"] += 1
     return call()

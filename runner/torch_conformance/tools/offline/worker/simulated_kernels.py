@@ -20,7 +20,7 @@ from torch_conformance.tools.offline.simulated_gpus import PROPERTIES
 from torch_conformance.tools.offline.simulated_options import FIXED, refusals
 from torch_conformance.tools.offline.worker import compile_case, kernels
 from torch_conformance.tools.offline.worker import simulated_codegen as codegen
-from torch_conformance.tools.offline.worker.kernels import Compiled, printed, taken
+from torch_conformance.tools.offline.worker.kernels import Compiled, artifacts_of, printed
 from torch_conformance.tools.offline.worker.simulated_codegen import Graph, Recording, Source
 from torch_conformance.vocabulary.expectations.compiled_kernels import code_of_stage
 from torch_conformance.worker.case.scope import STEPS, Scope, resolved
@@ -205,7 +205,7 @@ def _kernel(source: Source, target: Target) -> Compiled:
             # left
             errors.append(error)
             continue
-        first = first or taken(compiled_kernel, target, report.getvalue())
+        first = first or artifacts_of(compiled_kernel, target, report.getvalue())
     if first is None:
         raise (
             errors[0]
@@ -290,8 +290,8 @@ def device_problems(target: Target, wrapper: str) -> Iterator[str]:
         **{name: str(PROPERTIES[target.name][name]) for name in _NUMBERS},
     }
     for name, value in expected.items():
-        if (said := {**printed, "type": match[1]}.get(name)) != value:
-            yield f"the wrapper has {name} {said}, the table {value}"
+        if (printed_value := {**printed, "type": match[1]}.get(name)) != value:
+            yield f"the wrapper has {name} {printed_value}, the table {value}"
 
 
 def lowered(

@@ -24,11 +24,11 @@ def properties(target: Target) -> types.SimpleNamespace:
     return types.SimpleNamespace(**PROPERTIES[target.name])
 
 
-def _of_properties(of: Callable[[Any], object]) -> Replacement:
+def _of_properties(value_of: Callable[[Any], object]) -> Replacement:
     """Return the replacement of a function by a value that follows from the device's properties."""
 
     def replacement(target: Target) -> Callable[..., object]:
-        value = of(properties(target))
+        value = value_of(properties(target))
         return lambda *args, **kwargs: value
 
     return replacement
@@ -46,8 +46,8 @@ def _version(backend: str) -> Callable[[Target], object]:
     return lambda target: VERSIONS[backend][1] if target.backend == backend else None
 
 
-def _static(of: Replacement) -> Callable[[Target], object]:
-    return lambda target: staticmethod(of(target))
+def _static(replacement: Replacement) -> Callable[[Target], object]:
+    return lambda target: staticmethod(replacement(target))
 
 
 _PROPERTIES = _of_properties(lambda table: table)
@@ -187,10 +187,8 @@ def install(target: Target) -> None:
     from triton.backends.compiler import GPUTarget
     from triton.runtime import driver
 
-    gpu, device = (
-        GPUTarget(target.backend, target.compiler_arch, target.warp_size),
-        torch.device("cuda", 0),
-    )
+    gpu = GPUTarget(target.backend, target.compiler_arch, target.warp_size)
+    device = torch.device("cuda", 0)
     driver.set_active(  # with the methods that Inductor calls: it launches nothing
         types.SimpleNamespace(
             get_current_target=lambda: gpu,

@@ -70,7 +70,7 @@ def load(folder: Path, *, cudnn: bool) -> ctypes.CDLL:
             options = f"-std=c++20 -O0 -fPIC -shared -DCUDNN={CUDNN}".split()
             command = [compiler, *options, f"-I{root / 'include'}", str(SOURCE), "-o", str(built)]
             try:
-                done = subprocess.run(
+                process = subprocess.run(
                     command,
                     capture_output=True,
                     text=True,
@@ -82,9 +82,10 @@ def load(folder: Path, *, cudnn: bool) -> ctypes.CDLL:
                 raise NoShim(
                     f"{COMPILER} did not build the C++ side of a simulated GPU: {error}"
                 ) from error
-            if done.returncode != 0:
+            if process.returncode != 0:
                 first = next(
-                    (line for line in done.stderr.splitlines() if "error" in line), done.stderr
+                    (line for line in process.stderr.splitlines() if "error" in line),
+                    process.stderr,
                 )
                 raise NoShim(
                     f"{COMPILER} could not build the C++ side of a simulated GPU: "

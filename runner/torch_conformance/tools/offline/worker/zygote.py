@@ -13,7 +13,7 @@ from torch_conformance.model import protocol
 from torch_conformance.model.protocol import SIMULATED, TARGET
 from torch_conformance.model.targets import TARGETS, Target
 from torch_conformance.worker.process import entry, zygote
-from torch_conformance.worker.process.channel import carry_out, said
+from torch_conformance.worker.process.channel import carry_out, exception_text
 
 _MOST = 500
 """Characters of a problem."""
@@ -65,7 +65,7 @@ def _facts(target: Target) -> dict[str, Any]:
         facts["problem"] = next(problems(target), "")[:_MOST]
     except Exception as error:
         # the compilers, or a torch that lacks what is replaced, may raise anything
-        facts["problem"] = " ".join(said(error).split())[:_MOST]
+        facts["problem"] = " ".join(exception_text(error).split())[:_MOST]
     return facts
 
 
@@ -99,9 +99,9 @@ def main() -> None:
     zygote.serve(zygote.Zygote(control, compiler(), zygote.danger_of_threads))
 
 
-def alone() -> None:
+def work_until_end() -> None:
     """Serve one case in a new process."""
-    entry.alone(compiler)
+    entry.work_until_end(compiler)
 
 
 if __name__ == "__main__":
