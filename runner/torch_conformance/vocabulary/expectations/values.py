@@ -1,7 +1,7 @@
 """Values that a step binds: ``equals`` and ``differs``, ``strides``, ``dead``."""
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
@@ -492,11 +492,15 @@ class Dead(Kind):
     measure = staticmethod(measure_dead)
     needs_result = False
     names_objects = True
-    is_whole = True
-    objects: Sequence[str]
+    objects: tuple[str, ...]
     """No names of values, because the step must not hold them: they are looked up once, as the case
     begins.
     """
+
+    @classmethod
+    def read(cls, body: Json) -> "Dead":
+        """Return the expectation with a tuple, whose text is a part of the digest of a case."""
+        return cls(objects=tuple(body))
 
     def measurement(self) -> Facts:
         """The worker collects garbage and checks its weak references."""
