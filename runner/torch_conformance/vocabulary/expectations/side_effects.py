@@ -57,13 +57,11 @@ class SideEffects:
         if facts is None:
             return Verdict.error(_EXPECTED, "nothing was measured")
         rule = Close(of="", rtol=self.rtol, atol=self.atol, equal_nan=self.equal_nan)
-        first, change = (
-            rule.first_problem(facts.leaves),
-            next(filter(None, map(_other_change, facts.leaves)), None),
-        )
+        first = rule.first_problem(facts.leaves)
+        change = next(filter(None, map(_other_change, facts.leaves)), None)
         if first and change:
             first = replace(first, detail=f"{first.detail}\n{change.expected}: {change.observed}")
-        problems = [found for found in (first or change,) if found]
+        problems = list(filter(None, [first or change]))
         # Inductor draws random numbers otherwise than eager, unless ``fallback_random`` is set; but
         # a generator that eager does not use must not change. The opposite is allowed without
         # ``fallback_random``: torch then removes random operators whose result is unused.

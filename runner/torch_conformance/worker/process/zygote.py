@@ -170,9 +170,9 @@ def warm(words: list[str], *, few: bool = False) -> Phases:
 
 
 def _fork(work: Callable[[], object]) -> int:
-    """Let a child do some work and discard what it prints; return its pid.
+    """Fork a child that does some work, without its output; return the pid of the child.
 
-    It exits with 0 where the work returned nothing true.
+    The child exits with 0 if the work returned a false value (None, an empty text), else with 1.
     """
     child = os.fork()
     if child == 0:
