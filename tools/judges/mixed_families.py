@@ -49,7 +49,7 @@ class Rounding:
 
     def product(self, a: Tensor, b: Tensor) -> Tensor:
         """Multiply with an accumulator of float32."""
-        a, b = self.given(a), self.given(b)
+        a, b = self.operand(a), self.operand(b)
         pairs = zip(a.chunk(self.parts, -1), b.chunk(self.parts, -2), strict=True)
         return functools.reduce(torch.add, (left @ right for left, right in pairs))
 
