@@ -244,7 +244,7 @@ def test_only_a_module_after_which_forks_are_safe_is_imported_ahead(tmp_path: Pa
         (tmp_path / f"{name}.py").write_text(text)
     ahead = (
         f"sys.path.append({str(tmp_path)!r}); "
-        "zygote.import_torch(); "
+        "imports._SECONDS = 1; zygote.import_torch(); "
         f"zygote.warm([f'module:{{name}}' for name in {list(modules)}])"
     )
     assert python(
