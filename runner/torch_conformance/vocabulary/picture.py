@@ -652,8 +652,8 @@ def tensor_version(tensor: Tensor) -> int | None:
 
 
 def is_freed(tensor: Tensor) -> bool:
-    """Whether a tensor is longer than its storage, as parameters that FSDP has freed: to read it
-    would end the process.
+    """Whether a tensor ends behind the bytes of its storage, as parameters that FSDP has freed: to
+    read it would end the process. False for tensors without strides and of the device ``meta``.
     """
     with torch._C.DisableTorchFunctionSubclass(), contextlib.suppress(Exception):
         if tensor.layout is not torch.strided or tensor.device.type == "meta":

@@ -704,8 +704,9 @@ def nudged(tensor: Tensor, generator: object, least: float = 0.0) -> Tensor:
 
 
 def is_reordered(answers: Sequence[Tensor], reference: Tensor) -> bool:
-    """Whether answers to the same inputs are so near to the reference that another order of
-    additions explains how they differ.
+    """Whether answers to the same inputs are so near to the reference, of float64, that another
+    order of additions explains how they differ: no error exceeds ``Format.reordered`` ulp of the
+    greatest element. False for a dtype without a ``Format``.
 
     Atomic additions have no fixed order. A function with a state of its own, or with numbers from
     elsewhere, is farther away.
@@ -879,6 +880,7 @@ def _ways_to_group(
         if length > 1 and numel // length >= least:
 
             def slices(values: Tensor, dimension: int = dimension, length: int = length) -> Tensor:
+                """Return flat values as a row for each index of the dimension."""
                 return values.reshape(shape).movedim(dimension, 0).reshape(length, -1)
 
             yield f"slice of dimension {dimension}", length, slices
@@ -886,6 +888,9 @@ def _ways_to_group(
         rows, columns = shape[-2] // TILE, shape[-1] // TILE
 
         def tiles(values: Tensor) -> Tensor:
+            """Return flat values as a row for each square of ``TILE`` rows and columns; the rest at
+            the edges is left out.
+            """
             inner = values.reshape(-1, *shape[-2:])[:, : rows * TILE, : columns * TILE].reshape(
                 -1, rows, TILE, columns, TILE
             )

@@ -34,7 +34,12 @@ _EQUAL = 1e-4
 
 
 def measure(answer: Tensor, runs: Sequence[Tensor]) -> NewFacts | None:
-    """Return the facts of an answer; None where eager draws none of its numbers."""
+    """Return the facts of an answer, of any shape and of a real or complex dtype, and of runs of
+    eager of the same shape; None where eager draws none of its numbers.
+
+    Of at most ``_MOST`` elements, evenly spread, each has a rank among eager's draws of it: the
+    share of draws that are smaller, where an equal one (``_EQUAL``) counts a half.
+    """
     step = -(-answer.numel() // _MOST) or 1
     drawn = torch.stack([flat(run)[::step] for run in runs])
     own = flat(answer)[::step].to(drawn.device)
@@ -45,6 +50,7 @@ def measure(answer: Tensor, runs: Sequence[Tensor]) -> NewFacts | None:
     drawn, own, near = drawn[:, is_random], own[is_random], near[is_random]
 
     def ranks(numbers: Tensor, others: Tensor) -> Tensor:
+        """Return the rank of each of n numbers, in 0 to 1, among k others of shape (k, n)."""
         apart = numbers - others
         return ((apart > near).double() + (apart.abs() <= near).double() / 2).mean(0)
 
