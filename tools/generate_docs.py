@@ -294,15 +294,16 @@ def _escaped(text: str) -> str:
 SEED_TESTS = """\
 # The seed tests and our specs
 
-The seed tests are the {tests} tests, {instances} instances, of five test files of PyTorch Inductor of 2024. Each has a row here: what our
-specs claim in place of each of its assertions, and what differs in its conditions (sizes, options, what a machine needs). This page is
+The seed tests are the {tests} tests, {instances} instances, of five test files of PyTorch
+Inductor of 2024. Each has a row here: what our specs claim in place of each of its assertions, and
+what differs in its conditions (sizes, options, what a machine needs). This page is
 generated from `specs/_seeds.yaml` and from the specs by `python -m tools.generate_docs`; do not edit it. `torch-conformance list --coverage`
 prints the assertions that differ on the backends of the selected cases.
 
 | word | ours |
 |---|---|
 | same | claims the same. "As precise as eager" is judged by [eager's own error](../design/numbers.md), or by the dtype's tolerance without a float64 reference; for a seed that has the dtype's tolerance it counts as this |
-| tighter | refuses all that the seed refuses, and more; "nothing" marks a claim that the seed lacks |
+| tighter | refuses what the seed refuses, and more; "nothing": the seed has no such claim |
 | replaced | makes another claim for the same purpose |
 | looser | accepts something that the seed refuses, or asks less |
 | missing | has no such claim |

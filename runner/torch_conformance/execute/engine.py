@@ -400,8 +400,10 @@ class LocalExecutor:
         if key not in self._zygotes:
             self._start_zygote(job.environment)
         zygote = self._zygotes.get(key)
-        if zygote is None or job.plan is None or not zygote.is_warm:
-            return zygote is not None and job.plan is None and zygote.is_ready
+        if zygote is None or not zygote.is_ready or (zygote.is_asked and not zygote.is_warm):
+            return False  # while it warms up it forks nothing
+        if job.plan is None or not zygote.is_warm:
+            return job.plan is None
         gpus = _pins(job, room, lease)
         warms_workers = job.environment.uses_accelerator and key not in self._cold
         if not warms_workers or self._idle_for(job, gpus):

@@ -105,9 +105,9 @@ def observation_of(sent: object) -> Observation:
 
     if (problem := misfit(sent, "observation")) is None:
         assert isinstance(sent, dict), "the schema lets nothing else through"
-        known = {name: sent[name] for name in _SENT if name in sent}
+        fields_of_facts = {name: sent[name] for name in _SENT if name in sent}
         try:
-            return cast("Observation", codec.decode(Observation, known, "observation"))
+            return cast("Observation", codec.decode(Observation, fields_of_facts, "observation"))
         except ValueError as error:
             problem = str(error)
     raise NoObservation(f"the worker's observation makes no sense: {problem}")
@@ -117,19 +117,19 @@ _SENT = ("id", "digest", "steps", "error", "phases")
 """What of a worker's message the facts have."""
 
 
-def read_facts(sent: object, code: ReadCode, **known: Any) -> Facts:
-    """Return the facts of a worker's message, which is untrusted, with what else is ``known`` of
-    the case.
+def read_facts(sent: object, code: ReadCode, **runner_facts: Any) -> Facts:
+    """Return the facts of a worker's message, which is untrusted, with ``runner_facts``: the other
+    fields of ``Facts``, which the runner observed itself.
 
     What ``code`` raises (``OSError``), and a message that is none, makes the facts ``nonsense``.
     """
     if sent is None:
-        return Facts(is_answered=False, **known)
+        return Facts(is_answered=False, **runner_facts)
     try:
         observation = observation_of(sent)
     except NoObservation as error:
-        return Facts(nonsense=str(error), **known)
-    known = {**values_of(observation), **known}
+        return Facts(nonsense=str(error), **runner_facts)
+    fields_of_facts = {**values_of(observation), **runner_facts}
     steps: list[StepWithCode] = []
     for index, step in enumerate(observation.steps):
         try:
@@ -139,9 +139,10 @@ def read_facts(sent: object, code: ReadCode, **known: Any) -> Facts:
             )
         except OSError as missing:
             pieces = ()
-            known.setdefault("nonsense", f"the generated code cannot be judged: {missing}")
+            why = f"the generated code cannot be judged: {missing}"
+            fields_of_facts.setdefault("nonsense", why)
         steps.append(StepWithCode(**values_of(step), code=pieces))
-    return Facts(**{**known, "steps": tuple(steps)})
+    return Facts(**{**fields_of_facts, "steps": tuple(steps)})
 
 
 ANOTHER_FORM = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)

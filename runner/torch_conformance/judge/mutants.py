@@ -55,8 +55,8 @@ class Trial:
     fate: Fate
     observed: str
     """The observed text under the mutant; or why the mutant is not applicable."""
-    here: str = ""
-    """The observed text of the facts as they are."""
+    observed_unchanged: str = ""
+    """The observed text of the unchanged facts."""
     weak: str = ""
     """Why the spec lets its mutants survive."""
 
@@ -95,12 +95,13 @@ def verdicts_of_audit(
             )
         else:
             instead = _OF_ZEROS if UNREACHED in shown else MEASURED[kind].instead
-            here = trials[0].here
-            if instead == Expectation.instead and here.isdecimal():
-                instead = f"write {trials[0].leaf or kind}: {here}"
+            observed = trials[0].observed_unchanged
+            if instead == Expectation.instead and observed.isdecimal():
+                instead = f"write {trials[0].leaf or kind}: {observed}"
             observed = (
                 f"this {kind} cannot fail: it also holds with {shown}; observed here: "
-                f"{one_line(here) or 'nothing'} ({instead}; where that is meant, add weak: REASON)"
+                f"{one_line(observed) or 'nothing'} "
+                f"({instead}; where that is meant, add weak: REASON)"
             )
             yield Verdict(
                 kind=COULD_NOT_HAVE_FAILED,
@@ -170,7 +171,7 @@ def _try_expectation(
                 mutant=why,
                 fate=Fate.SURVIVED,
                 observed=judgement.observed,
-                here=judgement.observed,
+                observed_unchanged=judgement.observed,
             )
     try:
         for mutant in _in_time(expected.check.mutants(facts)):
@@ -195,7 +196,7 @@ def _try_expectation(
                 where=mutant.where,
                 fate=fate,
                 observed=observed,
-                here=held_by_leaf[mutant.leaf].observed,
+                observed_unchanged=held_by_leaf[mutant.leaf].observed,
             )
     except (PatternTooSlow, *ANOTHER_FORM) as error:
         # untrusted facts: the expectation may pass for facts of another form

@@ -228,10 +228,8 @@ class _Report:
             return case
         link = ""
         if self.page and folder is not None:
-            link = (
-                "\npage: "
-                f"{one_line(str(folder / self.page))}#/case?id={quote(result.case_id, safe='', errors='replace')}"  # noqa: E501 - Python 3.11 breaks no line within a field
-            )
+            case_id = quote(result.case_id, safe="", errors="replace")
+            link = f"\npage: {one_line(str(folder / self.page))}#/case?id={case_id}"
             link = link if _PARTS_FOR_LINK * len(link) < limit else ""
 
         # the verdict has at least three quarters; the ends of stdout and stderr have the rest

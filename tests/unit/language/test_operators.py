@@ -364,7 +364,7 @@ def test_the_form_of_parts_is_judged_and_the_values_of_all_others() -> None:
         }
     )
     (mutant,) = [one for one in check.mutants(facts) if one.facts is not None]
-    assert check.judge(mutant.facts)[0].status is Status.FAILED  # type: ignore[arg-type]  # it has facts
+    assert check.judge(mutant.facts)[0].status is Status.FAILED
 
 
 def test_mutants_are_those_of_the_first_sample_with_elements() -> None:
@@ -383,7 +383,7 @@ def test_mutants_are_those_of_the_first_sample_with_elements() -> None:
     )
     mutants = [mutant for mutant in check.mutants(facts) if mutant.facts is not None]
     assert [mutant.name for mutant in mutants] == ["zeros"]
-    (found,) = check.judge(mutants[0].facts)  # type: ignore[arg-type]  # it has facts
+    (found,) = check.judge(mutants[0].facts)
     assert found.status is Status.FAILED
 
 

@@ -25,10 +25,8 @@ def problems_of_texts(
     isa = code_of_stage(by_stage[target.isa], target.isa).text
     targets = set(_NAMED[target.isa].findall(isa))
     if not targets or not all(_is_for(target, name) for name in targets):
-        yield (
-            f"{target.isa} is for "
-            f"{', '.join(sorted(name for name in targets if not _is_for(target, name))) or 'no target'}"  # noqa: E501 - Python 3.11 breaks no line within a field
-        )
+        others = sorted(name for name in targets if not _is_for(target, name))
+        yield f"{target.isa} is for {', '.join(others) or 'no target'}"
     there = kernels_of(isa, target.isa)
     yield from (
         f"{target.isa} has no kernel '{kernel}'" for kernel in kernels if kernel not in there

@@ -953,7 +953,7 @@ def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> 
         elif leaf["shape"] == leaf["reference_shape"] if is_tensor else leaf["type"] in _WHOLE:
             try:
                 _add_leaf(comparison, leaf, index, runs, is_tensor=is_tensor)
-            except Exception as error:  # its dtype or layout lacks an operation
+            except Exception as error:  # torch raises any class for a dtype or layout
                 # the other leaves are judged
                 leaf["calibrated"] = _why(error, runs.answers.opaque)
                 _add_hidden(leaf, ours, theirs)

@@ -170,7 +170,7 @@ class _Kept:
             if index == len(self._known):
                 try:
                     self._known.append(next(self._runs))
-                except Exception as error:  # copies run code of the inputs' classes
+                except Exception as error:  # code of the inputs' classes raises anything
                     self._known.append(_Failed(error))
             yield _raising(self._known[index])
 
@@ -242,7 +242,7 @@ class EagerCall:
                 for stage in range(max(stage for stage, _ in self.compared) + 1):
                     try:
                         result = None if failed else next(stages)
-                    except Exception as error:  # of the spec's function or optimizer
+                    except Exception as error:  # a spec's function raises anything
                         failed = _Failed(error)
                     for index, (after, read) in enumerate(self.compared):
                         if after == stage:
@@ -297,7 +297,7 @@ class EagerCall:
             with mode:
                 numerics.to_dtypes(_changeable(called), numerics.WIDER)
                 values = self.run(called, report)
-        except Exception as error:  # classes of tensors refuse float64 with any type
+        except Exception as error:  # a tensor subclass raises anything at a cast
             values = [_Failed(error)] * len(self.compared)
         values = [
             _Failed(_refused_float64(value.error)) if isinstance(value, _Failed) else value
@@ -521,7 +521,7 @@ class EagerRuns:
         for _ in range(runs):
             try:
                 answer = self._own(next(jittered))
-            except Exception:  # the mode, or the function with other numbers, raised
+            except Exception:  # a spec's function raises anything for jittered numbers
                 return
             yield answer
 

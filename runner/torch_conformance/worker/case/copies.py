@@ -438,7 +438,8 @@ def frozen(value: object) -> Any:
             return of_values(leaf, memo)
         try:
             if isinstance(leaf, dict):  # of a class whose __getattr__ may take any name for a key
-                return copy._reconstruct(leaf, memo, *leaf.__reduce_ex__(4))  # type: ignore[attr-defined]
+                reconstruct = vars(copy)["_reconstruct"]  # typeshed lacks it
+                return reconstruct(leaf, memo, *leaf.__reduce_ex__(4))
             return copy.deepcopy(leaf, memo)
         except Exception as error:
             # __deepcopy__ and __reduce__ of an object of a spec may raise anything

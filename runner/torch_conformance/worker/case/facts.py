@@ -290,7 +290,8 @@ def _other_items(items: Iterable[object]) -> Others:
         for words, other in _others(item):
             others = list(items)
             others[index] = other
-            yield f"item {index} {words}", type(items)(others)  # type: ignore[call-arg]  # a tuple or a set
+            changed = type(items)(others)  # type: ignore[call-arg]  # of a tuple or a set
+            yield f"item {index} {words}", changed
 
 
 def _other_methods(method: "classmethod[Any, ..., Any] | staticmethod[..., Any]") -> Others:

@@ -6,7 +6,7 @@ import functools
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch._decomp
@@ -59,8 +59,13 @@ _WRITTEN = ("running_mean", "running_var")
 """Arguments that batch norms change although some schemas do not say so."""
 
 
-class OperatorMode(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch: this base class has the type Any
+class OperatorMode(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch: Any
     """A dispatch mode that passes each operator to ``call``."""
+
+    sees_inner_tensors: ClassVar[bool] = False
+    """Whether wrapper subclasses are left out: these call operators on their inner tensors, which
+    the mode gets then.
+    """
 
     def call(self, func: OpOverload, args: Args, kwargs: Kwargs) -> object:
         """Call the operator; return its result."""
@@ -74,6 +79,8 @@ class OperatorMode(TorchDispatchMode):  # type: ignore[misc]  # mypy does not fo
         kwargs: Kwargs | None = None,
     ) -> object:
         """Pass the operator to ``call``."""
+        if self.sees_inner_tensors and any(hasattr(kind, "__tensor_flatten__") for kind in types):
+            return NotImplemented
         return self.call(func, args, kwargs or {})
 
 
@@ -193,6 +200,8 @@ class Jittered(OperatorMode):
     ``SUMMED`` ulp. ``keeps_exact``: results that were not rounded stay unchanged, and so do ties.
     """
 
+    sees_inner_tensors = True
+
     def __init__(
         self,
         generator: torch.Generator,
@@ -205,20 +214,6 @@ class Jittered(OperatorMode):
         self._generator, self._amplitude, self._is_fine = generator, amplitude, is_fine
         self._keeps_exact = keeps_exact
         self.keeps_copies = False
-
-    def __torch_dispatch__(
-        self,
-        func: OpOverload,
-        types: Iterable[type],
-        args: Args = (),
-        kwargs: Kwargs | None = None,
-    ) -> object:
-        """Pass the operator to ``call``, except for wrapper subclasses: these call operators on
-        their inner tensors, which this mode sees.
-        """
-        if any(hasattr(kind, "__tensor_flatten__") for kind in types):
-            return NotImplemented
-        return self.call(func, args, kwargs or {})
 
     def call(self, func: OpOverload, args: Args, kwargs: Kwargs) -> object:
         """Call the operator, then jitter its floating-point results."""
